@@ -7,8 +7,8 @@ using KvCluster.V1;
 namespace KvCluster.Client;
 
 /// <summary>
-/// What the calls of a client have in common: reads in a mode, changes that are applied once, and what the client has seen. Used by <see cref="KvClient"/> and the parts of
-/// it; thread-safe.
+/// What the calls of a client have in common: reads in a mode, changes that are applied once, and what the client has seen. Used by <see cref="KvClient"/> and
+/// the parts of it; thread-safe.
 /// </summary>
 internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
 {
@@ -32,9 +32,12 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
 
     /// <summary>Sends a read and returns the encoded response.</summary>
     /// <exception cref="KvException">The call failed.</exception>
-    public async ValueTask<ByteString> ReadAsync(Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, CancellationToken cancellationToken) =>
-        ResponseOf(await router.CallAsync(
-            method, key, request.ToByteString(), router.DeadlineFromNow(), cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false).ConfigureAwait(false));
+    public async ValueTask<ByteString> ReadAsync(
+        Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, CancellationToken cancellationToken) =>
+            ResponseOf(await router.CallAsync(
+                method,
+                key,
+                request.ToByteString(), router.DeadlineFromNow(), cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false).ConfigureAwait(false));
 
     /// <summary>
     /// Sends operations that only read by a method that could also change something. As a read they need no request id, with which the shard would keep their
@@ -44,7 +47,8 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     public async ValueTask<ByteString> ReadByAsync(Method method, IMessage request, CancellationToken cancellationToken)
     {
         var call = new Change(method, request.ToByteString());
-        var reply = await router.CallAsync(method, call.Key, call.Encode(), router.DeadlineFromNow(), cancellationToken, isIdentified: true).ConfigureAwait(false);
+        var reply = await router.CallAsync(method, call.Key, call.Encode(), router.DeadlineFromNow(), cancellationToken, isIdentified: true)
+            .ConfigureAwait(false);
         // A read has no unknown outcome. It was not answered in time.
         return reply.Error is { } error && CallStatus.IsUnknown(error) && !CallStatus.IsLineageChanged(error)
             ? throw new KvUnavailableException("DEADLINE_PASSED", $"The read was not answered in time: {error.Message}")
@@ -66,8 +70,9 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
 
     /// <summary>The same without an identity: if its answer is lost, its outcome is unknown.</summary>
     /// <exception cref="KvException">The call failed.</exception>
-    public async ValueTask<ByteString> ChangeUnidentifiedAsync(Method method, ReadOnlyMemory<byte> key, IMessage request, CancellationToken cancellationToken) =>
-        ResponseOf(await Router.CallAsync(method, key, request.ToByteString(), Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false));
+    public async ValueTask<ByteString> ChangeUnidentifiedAsync(
+        Method method, ReadOnlyMemory<byte> key, IMessage request, CancellationToken cancellationToken) =>
+            ResponseOf(await Router.CallAsync(method, key, request.ToByteString(), Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false));
 
     /// <summary>The same for a Write or Transact, which is routed by a key within it.</summary>
     /// <exception cref="KvException">The call failed.</exception>

@@ -18,6 +18,7 @@ internal sealed record Examined(ClusterStatus Status, IReadOnlyList<NodeExaminat
         return new Examined(await looking.ConfigureAwait(false), nodes, asked, answered);
     }
 
-    private static async Task<(IReadOnlyList<NodeExamination> Nodes, DateTimeOffset Answered)> ExamineAsync(KvAdmin admin, CancellationToken cancellationToken) =>
-        (await admin.ExamineAsync(cancellationToken).ConfigureAwait(false), TimeProvider.System.GetUtcNow());
+    private static async Task<(IReadOnlyList<NodeExamination> Nodes, DateTimeOffset Answered)> ExamineAsync(
+        KvAdmin admin, CancellationToken cancellationToken) =>
+            (await admin.ExamineAsync(cancellationToken).ConfigureAwait(false), TimeProvider.System.GetUtcNow());
 }

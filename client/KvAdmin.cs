@@ -101,7 +101,8 @@ public sealed class KvAdmin
     /// <inheritdoc cref="ReplaceAsync(uint, uint, uint?, bool, CancellationToken)"/>
     /// <param name="told">Told of the operation when it has been started, and whenever it changes.</param>
     /// <returns>The operation, which is done.</returns>
-    internal async Task<KvAdminOperation> ReplaceAsync(uint shard, uint fromNode, uint? toNode, bool force, Action<KvAdminOperation> told, CancellationToken cancellationToken)
+    internal async Task<KvAdminOperation> ReplaceAsync(
+        uint shard, uint fromNode, uint? toNode, bool force, Action<KvAdminOperation> told, CancellationToken cancellationToken)
     {
         while (true)
         {
@@ -113,7 +114,8 @@ public sealed class KvAdmin
                     told(operation = state);
                 if (operation.State == KvOperationState.Done)
                     return operation;
-                throw new KvException("NOT_REPLACED", $"The replacement in shard {shard} was not completed: {(operation.State == KvOperationState.Cancelled ? "an operator cancelled it" : operation.Reason)}.");
+                throw new KvException("NOT_REPLACED", $"The replacement in shard {shard} was not completed: "
+                    + $"{(operation.State == KvOperationState.Cancelled ? "an operator cancelled it" : operation.Reason)}.");
             }
             catch (KvException failure) when (failure.Reason == "NO_OPERATION")
             {
@@ -126,9 +128,13 @@ public sealed class KvAdmin
         }
     }
 
-    /// <summary>Starts the replacement of a replica, or finds the operation that runs for the same. The parameters are those of <see cref="ReplaceAsync(uint, uint, uint?, bool, CancellationToken)"/>.</summary>
+    /// <summary>
+    /// Starts the replacement of a replica, or finds the operation that runs for the same. The parameters are those of
+    /// <see cref="ReplaceAsync(uint, uint, uint?, bool, CancellationToken)"/>.
+    /// </summary>
     /// <exception cref="KvException">Reason NOT_REPLACED: it cannot begin, and nothing was changed; the message says why.</exception>
-    public async Task<KvAdminOperation> StartReplaceAsync(uint shard, uint fromNode, uint? toNode, bool force = false, CancellationToken cancellationToken = default)
+    public async Task<KvAdminOperation> StartReplaceAsync(
+        uint shard, uint fromNode, uint? toNode, bool force = false, CancellationToken cancellationToken = default)
     {
         var request = new ReplaceRequest { Shard = shard, FromNode = fromNode, Force = force };
         if (toNode is { } to)
@@ -141,7 +147,8 @@ public sealed class KvAdmin
     public async Task<KvAdminOperation> GetOperationAsync(string id, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(id);
-        return StatusReading.ToOperation((await CallAsync(_calls.GetOperationAsync, new GetOperationRequest { Id = id }, _timeout, cancellationToken).ConfigureAwait(false)).Operation);
+        return StatusReading.ToOperation(
+            (await CallAsync(_calls.GetOperationAsync, new GetOperationRequest { Id = id }, _timeout, cancellationToken).ConfigureAwait(false)).Operation);
     }
 
     /// <summary>Cancels an operation and completes when it has ended. If it ended before, its state says how.</summary>
@@ -149,14 +156,16 @@ public sealed class KvAdmin
     public async Task<KvAdminOperation> CancelOperationAsync(string id, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(id);
-        return StatusReading.ToOperation((await CallAsync(_calls.CancelOperationAsync, new CancelOperationRequest { Id = id }, _timeout, cancellationToken).ConfigureAwait(false)).Operation);
+        return StatusReading.ToOperation((await CallAsync(
+            _calls.CancelOperationAsync, new CancelOperationRequest { Id = id }, _timeout, cancellationToken).ConfigureAwait(false)).Operation);
     }
 
     /// <summary>Lists the operations that run, and those that ended some time ago.</summary>
     public async Task<KvAdminOperations> ListOperationsAsync(CancellationToken cancellationToken = default)
     {
         var answer = await CallAsync(_calls.ListOperationsAsync, new ListOperationsRequest(), _timeout, cancellationToken).ConfigureAwait(false);
-        return new KvAdminOperations([.. answer.Operations.Select(StatusReading.ToOperation)], answer.Silent.ToDictionary(static node => node.Node, static node => node.Error));
+        return new KvAdminOperations(
+            [.. answer.Operations.Select(StatusReading.ToOperation)], answer.Silent.ToDictionary(static node => node.Node, static node => node.Error));
     }
 
     /// <summary>Returns the state of an operation at once, whenever it changes, and when it has ended, also if another node goes on with it.</summary>
@@ -206,7 +215,8 @@ public sealed class KvAdmin
     /// <exception cref="KvException">Reason NOT_PLACED: too few nodes would stay, or the coordinator does not answer; nothing was changed.</exception>
     /// <exception cref="KvOutcomeUnknownException">The coordinator failed during the change, or the answer was lost.</exception>
     public async Task<PlacementStatus> PlaceAsync(
-        bool? paused = null, IReadOnlyList<uint>? leave = null, IReadOnlyList<uint>? stay = null, uint? stayUpTo = null, CancellationToken cancellationToken = default)
+        bool? paused = null,
+        IReadOnlyList<uint>? leave = null, IReadOnlyList<uint>? stay = null, uint? stayUpTo = null, CancellationToken cancellationToken = default)
     {
         var request = new PlaceRequest { Leave = { leave ?? [] }, Stay = { stay ?? [] } };
         if (paused is { } pauses)
@@ -228,7 +238,8 @@ public sealed class KvAdmin
     /// </summary>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>The levels then in force.</returns>
-    /// <exception cref="KvException">Reason NOT_RAISED: not all nodes support more, or that is not known; the message names them, and nothing was changed.</exception>
+    /// <exception cref="KvException">Reason NOT_RAISED: not all nodes support more, or that is not known; the message names them, and nothing was
+    /// changed.</exception>
     public Task<LevelsStatus> RaiseLevelsAsync(CancellationToken cancellationToken = default) => LevelsAsync(raise: true, cancellationToken);
 
     private async Task<LevelsStatus> LevelsAsync(bool raise, CancellationToken cancellationToken) =>

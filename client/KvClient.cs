@@ -54,7 +54,9 @@ public sealed class KvClient : IAsyncDisposable
         Admin = new KvAdmin(_router.Destinations.OperatorCalls(_router, _channels), options.Timeout);
     }
 
-    /// <summary>Creates a client whose calls on keys use the given network and clock, and so do its watches if the network has them. Scans and operator calls use gRPC.</summary>
+    /// <summary>
+    /// Creates a client whose calls on keys use the given network and clock, and so do its watches if the network has them. Scans and operator calls use gRPC.
+    /// </summary>
     internal KvClient(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
         _options = options;
@@ -70,11 +72,13 @@ public sealed class KvClient : IAsyncDisposable
 
     /// <summary>Has the coordinator's records rebuilt from the nodes, through the first endpoint.</summary>
     /// <exception cref="KvException">Reason NOT_RECOVERED: the message says why.</exception>
-    internal async Task<Admin.V1.RecoverResponse> RecoverCoordinatorAsync(Admin.V1.RecoverRequest request, TimeSpan timeout, CancellationToken cancellationToken)
+    internal async Task<Admin.V1.RecoverResponse> RecoverCoordinatorAsync(
+        Admin.V1.RecoverRequest request, TimeSpan timeout, CancellationToken cancellationToken)
     {
         try
         {
-            return await new RecoverCall(_options.EndpointsInUse[0], _router, _channels).AskAsync(request, Environment.TickCount64 + (long)timeout.TotalMilliseconds, cancellationToken).ConfigureAwait(false);
+            return await new RecoverCall(_options.EndpointsInUse[0], _router, _channels)
+                .AskAsync(request, Environment.TickCount64 + (long)timeout.TotalMilliseconds, cancellationToken).ConfigureAwait(false);
         }
         catch (RpcException failure)
         {
@@ -94,20 +98,24 @@ public sealed class KvClient : IAsyncDisposable
     /// <summary>
     /// Returns the value of a key in the mode <see cref="KvClientOptions.Read"/>. By default it reflects every change acknowledged before the call.
     /// </summary>
-    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) => GetAsync(key, _options.Read, cancellationToken);
+    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
+        GetAsync(key, _options.Read, cancellationToken);
 
     /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
-    public ValueTask<GetResult> GetAsync(string key, CancellationToken cancellationToken = default) => GetAsync(Bytes.Utf8(key), _options.Read, cancellationToken);
+    public ValueTask<GetResult> GetAsync(string key, CancellationToken cancellationToken = default) =>
+        GetAsync(Bytes.Utf8(key), _options.Read, cancellationToken);
 
     /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, KvReadMode, CancellationToken)"/>
-    public ValueTask<GetResult> GetAsync(string key, KvReadMode read, CancellationToken cancellationToken = default) => GetAsync(Bytes.Utf8(key), read, cancellationToken);
+    public ValueTask<GetResult> GetAsync(string key, KvReadMode read, CancellationToken cancellationToken = default) =>
+        GetAsync(Bytes.Utf8(key), read, cancellationToken);
 
     /// <summary>Returns the value of a key.</summary>
     /// <param name="key">1 to 2,048 bytes.</param>
     /// <param name="read">How up to date it must be, and which replicas may serve it.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvUnavailableException">Reason REPLICA_BEHIND: no replica caught up in time with what this client has seen.</exception>
-    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, CancellationToken cancellationToken = default) => GetAsync(key, read, withLife: false, cancellationToken);
+    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, CancellationToken cancellationToken = default) =>
+        GetAsync(key, read, withLife: false, cancellationToken);
 
     /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, KvReadMode, CancellationToken)"/>
     /// <param name="key">1 to 2,048 bytes.</param>
@@ -126,7 +134,8 @@ public sealed class KvClient : IAsyncDisposable
     }
 
     /// <summary>
-    /// Returns the key that is nearest to another one, with its value. If the nearest key is in another shard than the requested one, each shard is read at its own moment.
+    /// Returns the key that is nearest to another one, with its value. If the nearest key is in another shard than the requested one, each shard is read at its
+    /// own moment.
     /// </summary>
     /// <param name="key">1 to 2,048 bytes. It need not exist.</param>
     /// <param name="nearest">Which key is meant.</param>
@@ -134,7 +143,8 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="read">How up to date the answer must be; null means <see cref="KvClientOptions.Read"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     public ValueTask<GetResult> GetNearestAsync(
-        ReadOnlyMemory<byte> key, KvNearest nearest, ReadOnlyMemory<byte> within = default, KvReadMode? read = null, CancellationToken cancellationToken = default) =>
+        ReadOnlyMemory<byte> key,
+        KvNearest nearest, ReadOnlyMemory<byte> within = default, KvReadMode? read = null, CancellationToken cancellationToken = default) =>
         GetNearestAsync(key, nearest, within, new KvGetOptions { Read = read }, cancellationToken);
 
     /// <inheritdoc cref="GetNearestAsync(ReadOnlyMemory{byte}, KvNearest, ReadOnlyMemory{byte}, KvReadMode?, CancellationToken)"/>
@@ -173,8 +183,9 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="keys">Each 1 to 2,048 bytes.</param>
     /// <param name="read">How up to date they must be, and which replicas may serve them.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, KvReadMode read, CancellationToken cancellationToken = default) =>
-        GetManyAsync(keys, new KvGetOptions { Read = read }, cancellationToken);
+    public ValueTask<IReadOnlyList<GetResult>> GetManyAsync(
+        IReadOnlyList<ReadOnlyMemory<byte>> keys, KvReadMode read, CancellationToken cancellationToken = default) =>
+            GetManyAsync(keys, new KvGetOptions { Read = read }, cancellationToken);
 
     /// <inheritdoc cref="GetManyAsync(IReadOnlyList{ReadOnlyMemory{byte}}, KvReadMode, CancellationToken)"/>
     /// <param name="keys">Each 1 to 2,048 bytes.</param>
@@ -186,7 +197,8 @@ public sealed class KvClient : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(keys);
         ArgumentNullException.ThrowIfNull(options);
         var messages = await ManyKeys.GetAsync(
-            _router, [.. keys.Select(key => key.ToByteString())], _calls.Seen.ToOptions(options.Read ?? _options.Read, shard: null), _router.DeadlineFromNow(), cancellationToken,
+            _router, [.. keys.Select(key => key.ToByteString())],
+            _calls.Seen.ToOptions(options.Read ?? _options.Read, shard: null), _router.DeadlineFromNow(), cancellationToken,
             withLife: options.WithLife).ConfigureAwait(false);
         if (messages.Error is { } error)
             throw _calls.ToException(error);
@@ -218,7 +230,8 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="value">Up to 8 MiB.</param>
     /// <param name="options">What is special about it.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public async ValueTask<PutResult> PutAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvPutOptions options, CancellationToken cancellationToken = default)
+    public async ValueTask<PutResult> PutAsync(
+        ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvPutOptions options, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(options);
         var request = new PutRequest
@@ -255,14 +268,15 @@ public sealed class KvClient : IAsyncDisposable
         DeleteAsync(Bytes.Utf8(key), condition, cancellationToken);
 
     /// <summary>
-    /// Removes all keys of a range, at about the cost of one per shard. In each shard they go at one moment, unless it has very many large values; in different shards at
-    /// different moments.
+    /// Removes all keys of a range, at about the cost of one per shard. In each shard they go at one moment, unless it has very many large values; in different
+    /// shards at different moments.
     /// </summary>
     /// <exception cref="KvException">Some keys of the range may have been removed before.</exception>
     public async ValueTask<DeleteRangeResult> DeleteRangeAsync(KvRange range, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(range);
-        var request = new DeleteRangeRequest { Start = range.Start.ToByteString(), End = range.End.ToByteString(), Prefix = range.Prefix.ToByteString(), All = range.All };
+        var request = new DeleteRangeRequest { Start = range.Start.ToByteString(),
+            End = range.End.ToByteString(), Prefix = range.Prefix.ToByteString(), All = range.All };
         var deleted = 0ul;
         while (true)
         {
@@ -277,7 +291,8 @@ public sealed class KvClient : IAsyncDisposable
     }
 
     // A router removes a range of several shards only without an identity, which belongs to one shard.
-    private async ValueTask<Google.Protobuf.ByteString> DeleteRangeAsync(ReadOnlyMemory<byte> first, DeleteRangeRequest request, CancellationToken cancellationToken)
+    private async ValueTask<Google.Protobuf.ByteString> DeleteRangeAsync(
+        ReadOnlyMemory<byte> first, DeleteRangeRequest request, CancellationToken cancellationToken)
     {
         try
         {
@@ -291,7 +306,8 @@ public sealed class KvClient : IAsyncDisposable
 
     /// <summary>Adds to the number that is the value of a key, in decimal text. An absent key counts as 0.</summary>
     /// <exception cref="KvException">Reason NOT_A_NUMBER or NUMBER_OVERFLOW: nothing was changed.</exception>
-    public async ValueTask<IncrementResult> IncrementAsync(ReadOnlyMemory<byte> key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default)
+    public async ValueTask<IncrementResult> IncrementAsync(
+        ReadOnlyMemory<byte> key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default)
     {
         var request = new IncrementRequest { Key = key.ToByteString(), By = by };
         if (condition is not null)
@@ -309,7 +325,8 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="timeToLive">How long it lives from now; null means until it is deleted.</param>
     /// <param name="condition">A condition.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public async ValueTask<TouchResult> TouchAsync(ReadOnlyMemory<byte> key, TimeSpan? timeToLive, KvCondition? condition = null, CancellationToken cancellationToken = default)
+    public async ValueTask<TouchResult> TouchAsync(
+        ReadOnlyMemory<byte> key, TimeSpan? timeToLive, KvCondition? condition = null, CancellationToken cancellationToken = default)
     {
         var request = new TouchRequest { Key = key.ToByteString() };
         if (timeToLive is { } given)
@@ -330,7 +347,8 @@ public sealed class KvClient : IAsyncDisposable
             : _calls.ChangeAsync(Method.Transact, transaction.Message, cancellationToken);
         var response = TransactResponse.Parser.ParseFrom(await sent.ConfigureAwait(false));
         return new TransactResult(
-            response.Succeeded, response.HasFailedCondition ? (int)response.FailedCondition : null, [.. response.Results.Select(OperationResult.Of)], _calls.See(response.Position));
+            response.Succeeded, response.HasFailedCondition ? (int)response.FailedCondition : null,
+            [.. response.Results.Select(OperationResult.Of)], _calls.See(response.Position));
     }
 
     /// <summary>Applies operations on keys of one shard, under conditions, atomically.</summary>
@@ -346,10 +364,11 @@ public sealed class KvClient : IAsyncDisposable
     }
 
     /// <summary>
-    /// Returns entries in key order, from one snapshot for each shard. If a leader changes during the scan, or its reader pauses for long, it continues by itself; the rest of that
-    /// shard is then from another snapshot, in most modes a newer one.
+    /// Returns entries in key order, from one snapshot for each shard. If a leader changes during the scan, or its reader pauses for long, it continues by
+    /// itself; the rest of that shard is then from another snapshot, in most modes a newer one.
     /// </summary>
-    /// <exception cref="KvUnavailableException">Nothing came for <see cref="KvClientOptions.Timeout"/>. The message has the last key that was returned.</exception>
+    /// <exception cref="KvUnavailableException">Nothing came for <see cref="KvClientOptions.Timeout"/>. The message has the last key that was
+    /// returned.</exception>
     /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: see <see cref="KvScan.OneSnapshot"/>.</exception>
     public IAsyncEnumerable<KvEntry> ScanAsync(KvScan scan, CancellationToken cancellationToken = default)
     {
@@ -359,10 +378,12 @@ public sealed class KvClient : IAsyncDisposable
     }
 
     /// <summary>
-    /// Returns the changes of a range, those of each shard in order and each once, until it is cancelled. It goes on by itself when leaders change and connections break.
+    /// Returns the changes of a range, those of each shard in order and each once, until it is cancelled. It goes on by itself when leaders change and
+    /// connections break.
     /// </summary>
     /// <exception cref="KvCompactedException">The journal does not reach back to where the watch was to begin, or the reader was too slow.</exception>
-    /// <exception cref="KvUnavailableException">No replica of a shard answered for a minute, or at the beginning for <see cref="KvClientOptions.Timeout"/>.</exception>
+    /// <exception cref="KvUnavailableException">No replica of a shard answered for a minute, or at the beginning for
+    /// <see cref="KvClientOptions.Timeout"/>.</exception>
     /// <exception cref="KvException">Reason LINEAGE_CHANGED: the cluster was restored, and its history does not have the position.</exception>
     public IAsyncEnumerable<KvWatchMessage> WatchAsync(KvWatch watch, CancellationToken cancellationToken = default)
     {
@@ -393,17 +414,20 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="list">The range and the limits of a page.</param>
     /// <param name="pageToken">Of the page before; empty for the first one.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: the snapshot of the page before is not kept any more, and <see cref="KvList.NewerSnapshots"/> is not set.</exception>
+    /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: the snapshot of the page before is not kept any more, and <see cref="KvList.NewerSnapshots"/> is
+    /// not set.</exception>
     public async ValueTask<KvPage> ListAsync(KvList list, ReadOnlyMemory<byte> pageToken = default, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(list);
         var request = list.ToMessage(_calls.Seen.ToOptions(list.Read ?? _options.Read, shard: null), pageToken);
-        var response = ListResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.List, RouteKeys.Of(request), request, read: null, cancellationToken).ConfigureAwait(false));
+        var response = ListResponse.Parser.ParseFrom(
+            await _calls.ReadAsync(Method.List, RouteKeys.Of(request), request, read: null, cancellationToken).ConfigureAwait(false));
         return new KvPage([.. response.Entries.Select(Bytes.ToEntry)], response.NextPageToken.Memory, _calls.See(response.Position));
     }
 
     /// <summary>Counts the keys with a prefix, without reading them. Each shard is counted at its own moment.</summary>
-    public Task<long> CountAsync(ReadOnlyMemory<byte> prefix, CancellationToken cancellationToken = default) => CountAsync(prefix, _options.Read, cancellationToken);
+    public Task<long> CountAsync(ReadOnlyMemory<byte> prefix, CancellationToken cancellationToken = default) =>
+        CountAsync(prefix, _options.Read, cancellationToken);
 
     /// <inheritdoc cref="CountAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
     public Task<long> CountAsync(ReadOnlyMemory<byte> prefix, KvReadMode read, CancellationToken cancellationToken = default) =>
@@ -428,7 +452,8 @@ public sealed class KvClient : IAsyncDisposable
     }
 
     /// <summary>Begins to load many keys. Nothing is sent before entries are added.</summary>
-    /// <param name="giveUpAfter">The load fails if nothing is acknowledged for so long, because leaders change or nodes are away; 30 seconds if it is null.</param>
+    /// <param name="giveUpAfter">The load fails if nothing is acknowledged for so long, because leaders change or nodes are away; 30 seconds if it is
+    /// null.</param>
     public KvBulkLoad BulkLoad(TimeSpan? giveUpAfter = null) => new(_calls, giveUpAfter ?? LoadGivesUpAfter);
 
     /// <summary>The shard that owns a key, by this client's present shard map; null while no map is known.</summary>
@@ -485,7 +510,8 @@ public sealed class KvClient : IAsyncDisposable
         {
             return await messages.MoveNextAsync().ConfigureAwait(false);
         }
-        catch (Exception failure) when (failure is RpcException or OperationCanceledException && _router.Closing.IsCancellationRequested && !cancellationToken.IsCancellationRequested)
+        catch (Exception failure) when (failure is RpcException or OperationCanceledException
+            && _router.Closing.IsCancellationRequested && !cancellationToken.IsCancellationRequested)
         {
             throw new ObjectDisposedException(typeof(KvClient).FullName, failure);
         }
@@ -543,7 +569,8 @@ public sealed class KvClient : IAsyncDisposable
     {
         var position = _calls.See(response.Position);
         var age = response.Position is { HasAgeUs: true } of ? TimeSpan.FromMicroseconds(of.AgeUs) : (TimeSpan?)null;
-        return new GetResult(response.Found, response.Value.Memory, response.Etag.ToEtag(), position) { Age = age, Key = response.Key.Memory, Life = response.Life.ToLife() };
+        return new GetResult(
+            response.Found, response.Value.Memory, response.Etag.ToEtag(), position) { Age = age, Key = response.Key.Memory, Life = response.Life.ToLife() };
     }
 
     /// <summary>Reads the fields of a PutResponse or DeleteResponse, which differ only in <c>existed</c>.</summary>

@@ -31,7 +31,10 @@ public sealed class KvSessions
         return response.LeftMs.Count == 1 ? TimeSpan.FromMilliseconds(response.LeftMs[0]) : TimeSpan.Zero;
     }
 
-    /// <summary>Ends a session and removes its keys in the same change. Returns how many; null if there was no such session, also because an earlier attempt of this call ended it and its answer was lost.</summary>
+    /// <summary>
+    /// Ends a session and removes its keys in the same change. Returns how many; null if there was no such session, also because an earlier attempt of this
+    /// call ended it and its answer was lost.
+    /// </summary>
     public async ValueTask<ulong?> EndAsync(KvSession session, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(session);
@@ -42,7 +45,9 @@ public sealed class KvSessions
     }
 
     // Repeating any of them is harmless, so they need no request id.
-    private async ValueTask<Google.Protobuf.ByteString> SendAsync(Method method, ReadOnlyMemory<byte> key, Google.Protobuf.IMessage request, CancellationToken cancellationToken) =>
-        _calls.ResponseOf(await _calls.Router.CallAsync(
-            method, key, Google.Protobuf.MessageExtensions.ToByteString(request), _calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false));
+    private async ValueTask<Google.Protobuf.ByteString> SendAsync(
+        Method method, ReadOnlyMemory<byte> key, Google.Protobuf.IMessage request, CancellationToken cancellationToken) =>
+            _calls.ResponseOf(await _calls.Router.CallAsync(
+                method,
+                key, Google.Protobuf.MessageExtensions.ToByteString(request), _calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false));
 }

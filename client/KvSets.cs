@@ -4,8 +4,8 @@ using KvCluster.V1;
 namespace KvCluster.Client;
 
 /// <summary>
-/// The calls of a <see cref="KvClient"/> for sets. A set is a namespace of its own beside the keys, in the shard of its key: members in order, each once, 1 to 1,024 bytes.
-/// Thread-safe.
+/// The calls of a <see cref="KvClient"/> for sets. A set is a namespace of its own beside the keys, in the shard of its key: members in order, each once, 1 to
+/// 1,024 bytes. Thread-safe.
 /// </summary>
 /// <exception cref="KvException">From every call: it failed.</exception>
 public sealed class KvSets
@@ -38,14 +38,17 @@ public sealed class KvSets
     }
 
     /// <summary>Removes a set with all its members.</summary>
-    public async ValueTask<SetChangeResult> RemoveAllAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) => ToResult(SetRemoveResponse.Parser.ParseFrom(
-        await _calls.ChangeAsync(Method.SetRemove, key, new SetRemoveRequest { Key = key.ToByteString(), All = true }, cancellationToken).ConfigureAwait(false)));
+    public async ValueTask<SetChangeResult> RemoveAllAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
+        ToResult(SetRemoveResponse.Parser.ParseFrom(
+            await _calls.ChangeAsync(Method.SetRemove, key, new SetRemoveRequest { Key = key.ToByteString(), All = true }, cancellationToken)
+                .ConfigureAwait(false)));
 
     /// <summary>The number of members; 0 if there is no such set.</summary>
     public async ValueTask<ulong> CountAsync(ReadOnlyMemory<byte> key, KvReadMode? read = null, CancellationToken cancellationToken = default)
     {
         var request = new SetCountRequest { Key = key.ToByteString(), Read = _calls.ReadOptionsOf(read, key.Span) };
-        var response = SetCountResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.SetCount, key, request, request.Read, cancellationToken).ConfigureAwait(false));
+        var response = SetCountResponse.Parser.ParseFrom(
+            await _calls.ReadAsync(Method.SetCount, key, request, request.Read, cancellationToken).ConfigureAwait(false));
         _calls.See(response.Position);
         return response.Count;
     }
@@ -54,16 +57,19 @@ public sealed class KvSets
     /// <param name="key">The key of the set.</param>
     /// <param name="scan">Which members; null: all.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public async IAsyncEnumerable<ReadOnlyMemory<byte>> ScanAsync(ReadOnlyMemory<byte> key, KvSetScan? scan = null, [EnumeratorCancellation] CancellationToken cancellationToken = default)
+    public async IAsyncEnumerable<ReadOnlyMemory<byte>> ScanAsync(
+        ReadOnlyMemory<byte> key, KvSetScan? scan = null, [EnumeratorCancellation] CancellationToken cancellationToken = default)
     {
         var terms = scan ?? new KvSetScan();
         var left = terms.Limit == 0 ? ulong.MaxValue : terms.Limit;
-        var request = new SetScanRequest { Key = key.ToByteString(), Start = terms.Start.ToByteString(), Prefix = terms.Prefix.ToByteString(), Reverse = terms.Reverse };
+        var request =
+            new SetScanRequest { Key = key.ToByteString(), Start = terms.Start.ToByteString(), Prefix = terms.Prefix.ToByteString(), Reverse = terms.Reverse };
         for (var isMore = true; isMore && left > 0;)
         {
             request.Limit = (uint)Math.Min(left, 10_000);
             request.Read = _calls.ReadOptionsOf(terms.Read, key.Span);
-            var response = SetScanResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.SetScan, key, request, request.Read, cancellationToken).ConfigureAwait(false));
+            var response = SetScanResponse.Parser.ParseFrom(
+                await _calls.ReadAsync(Method.SetScan, key, request, request.Read, cancellationToken).ConfigureAwait(false));
             _calls.See(response.Position);
             foreach (var member in response.Members)
                 yield return member.Memory;
@@ -89,12 +95,14 @@ public sealed class KvSets
             FacetsMax = (uint)intersection.FacetsMax,
             Read = _calls.ReadOptionsOf(intersection.Read, first.Span),
         };
-        var response = SetIntersectResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.SetIntersect, first, request, request.Read, cancellationToken).ConfigureAwait(false));
+        var response = SetIntersectResponse.Parser.ParseFrom(
+            await _calls.ReadAsync(Method.SetIntersect, first, request, request.Read, cancellationToken).ConfigureAwait(false));
         return new IntersectResult(
             [.. response.Members.Select(static member => member.Memory)],
             response.More,
             response.Count,
-            [.. response.Facets.Select(static facets => new FacetsResult([.. facets.Sets.Select(static facet => new FacetResult(facet.Key.Memory, facet.Count))], facets.SetsFound))],
+            [.. response.Facets.Select(
+                static facets => new FacetsResult([.. facets.Sets.Select(static facet => new FacetResult(facet.Key.Memory, facet.Count))], facets.SetsFound))],
             _calls.See(response.Position));
     }
 

@@ -24,8 +24,8 @@ public sealed record KvWatch
     public IReadOnlyList<ShardPosition> AfterPositions { get; init; } = [];
 
     /// <summary>
-    /// First return the entries that there are, and then every change after them (<see cref="KvWatchMessage.IsInitial"/>). Without effect on shards that the watch goes
-    /// on in.
+    /// First return the entries that there are, and then every change after them (<see cref="KvWatchMessage.IsInitial"/>). Without effect on shards that the
+    /// watch goes on in.
     /// </summary>
     public bool Initial { get; init; }
 
@@ -53,11 +53,13 @@ public sealed record KvWatch
             WithSets = WithSets,
         };
         if (AfterPositions.GroupBy(static position => position.Shard).FirstOrDefault(static same => same.Count() > 1) is { } twice)
-            throw new KvInvalidRequestException("BAD_REQUEST", $"A watch begins after two positions of shard {twice.Key}; nothing was watched. Pass the position to go on from.");
+            throw new KvInvalidRequestException(
+                "BAD_REQUEST", $"A watch begins after two positions of shard {twice.Key}; nothing was watched. Pass the position to go on from.");
         if (After is not null)
             request.After.Add(WatchToken.Parse(After));
         else
-            request.After.Add(AfterPositions.Select(static position => new Position { Shard = position.Shard, Lineage = position.Lineage, Etag = position.Etag.ToMessage() }));
+            request.After.Add(AfterPositions.Select(
+                static position => new Position { Shard = position.Shard, Lineage = position.Lineage, Etag = position.Etag.ToMessage() }));
         return request;
     }
 }

@@ -53,7 +53,10 @@ internal static class StatusReading
         Ended = message.HasEndedUs ? DateTimeOffset.UnixEpoch.AddMicroseconds(message.EndedUs) : null,
     };
 
-    /// <summary>A role or a state as people read it: its name in lower case, and <see cref="ReplicaStatus.Unknown"/> if an older or newer node tells none that this program knows.</summary>
+    /// <summary>
+    /// A role or a state as people read it: its name in lower case, and <see cref="ReplicaStatus.Unknown"/> if an older or newer node tells none that this
+    /// program knows.
+    /// </summary>
     public static string TextOf<T>(T value)
         where T : struct, Enum => Enum.IsDefined(value) && !value.Equals(default(T)) ? value.ToString().ToLowerInvariant() : ReplicaStatus.Unknown;
 
@@ -74,18 +77,19 @@ internal static class StatusReading
             ContractLevels = ToRange(message.Levels?.Contract),
         };
 
-    public static LevelsStatus ToLevels(Admin.V1.LevelsResponse message) => new(message.Format, message.Contract, [.. message.Nodes.Select(static node => new NodeLevelsStatus(node.Node)
-    {
-        Version = node.Version,
-        FormatLevels = ToRange(node.Levels?.Format),
-        ContractLevels = ToRange(node.Levels?.Contract),
-        FormatInUse = node.FormatInUse == 0 ? null : node.FormatInUse,
-        ContractInUse = node.ContractInUse == 0 ? null : node.ContractInUse,
-    })])
-    {
-        FormatBefore = message.FormatBefore,
-        ContractBefore = message.ContractBefore,
-    };
+    public static LevelsStatus ToLevels(Admin.V1.LevelsResponse message) =>
+        new(message.Format, message.Contract, [.. message.Nodes.Select(static node => new NodeLevelsStatus(node.Node)
+        {
+            Version = node.Version,
+            FormatLevels = ToRange(node.Levels?.Format),
+            ContractLevels = ToRange(node.Levels?.Contract),
+            FormatInUse = node.FormatInUse == 0 ? null : node.FormatInUse,
+            ContractInUse = node.ContractInUse == 0 ? null : node.ContractInUse,
+        })])
+        {
+            FormatBefore = message.FormatBefore,
+            ContractBefore = message.ContractBefore,
+        };
 
     private static KvLevelRange? ToRange(V1.LevelRange? range) => range is null ? null : new KvLevelRange(range.Min, range.Max);
 
@@ -123,7 +127,8 @@ internal static class StatusReading
         [.. message.Decisions.Select(line => new ReplicaDecision(DateTimeOffset.UnixEpoch.AddMicroseconds(line.UnixUs), line.Text, line.Alarm))],
         message.ScrubbedPages,
         message.ScrubPasses,
-        message.Compared is { } compared ? new ComparedDigests(compared.Etag.ToEtag(), (int)compared.Replicas, TimeSpan.FromMicroseconds(compared.AgoUs)) : null);
+        message.Compared is { } compared ? new ComparedDigests(compared.Etag.ToEtag(), (int)compared.Replicas, TimeSpan.FromMicroseconds(compared.AgoUs))
+            : null);
 
     private static FollowerStatus ToFollower(V1.FollowerStatus message) => new(
         message.Replica,

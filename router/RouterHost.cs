@@ -135,7 +135,8 @@ internal sealed class RouterHost : IAsyncDisposable
         builder.Services.AddSingleton<Forwarding>().AddSingleton(LargeReads).AddSingleton<NodeFanOut>();
         builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();
         builder.Services.AddReflection(options.ServeAdmin);
-        builder.Services.AddForeignCalls(new ForeignCalls(() => _calls.Table.ClusterId, (deadline, gone) => _calls.WaitForMapAsync(Deadlines.Of(deadline, options.Timeout), gone)));
+        builder.Services.AddForeignCalls(
+            new ForeignCalls(() => _calls.Table.ClusterId, (deadline, gone) => _calls.WaitForMapAsync(Deadlines.Of(deadline, options.Timeout), gone)));
         builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax);
         var app = builder.Build();
         app.MapGrpcService<KvProxy>();

@@ -7,7 +7,8 @@ internal sealed class CliException(int exitCode, string message) : Exception(mes
 }
 
 /// <summary>The person stopped waiting for an operation.</summary>
-internal sealed class OperationGoesOnException(string id) : Exception($"interrupted; operation {id} goes on. kv admin operations shows it, and kv admin cancel {id} ends it");
+internal sealed class OperationGoesOnException(string id)
+    : Exception($"interrupted; operation {id} goes on. kv admin operations shows it, and kv admin cancel {id} ends it");
 
 /// <summary>Standard output cannot be written: its reader is gone, or the disk is full.</summary>
 internal sealed class OutputClosedException(IOException cause) : IOException($"standard output: {cause.Message}", cause)

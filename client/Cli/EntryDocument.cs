@@ -44,7 +44,9 @@ internal sealed record GetDocument(
     {
         var entry = EntryDocument.Of(key, result.Value.Span, result.Etag);
         return result.Found
-            ? new(entry.Key, entry.KeyBase64, true, entry.Value, entry.ValueBase64, entry.Etag, result.Position.Shard, result.Position.Etag.ToString(), result.Age?.TotalMilliseconds)
+            ? new(
+                entry.Key, entry.KeyBase64, true, entry.Value, entry.ValueBase64, entry.Etag, result.Position.Shard, result.Position.Etag.ToString(),
+                result.Age?.TotalMilliseconds)
             {
                 TtlMs = result.Life.Left?.TotalMilliseconds,
                 Owner = result.Life.Owner?.ToString(),

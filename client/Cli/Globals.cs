@@ -27,13 +27,16 @@ internal static class Globals
         Recursive = true,
     };
 
-    public static readonly Option<string?> TlsCa = FromEnvironment("--tls-ca", "KVCLUSTER_TLS_CA", "With https: PEM file of the certificate authorities to trust, by default those of the machine", "FILE");
+    public static readonly Option<string?> TlsCa = FromEnvironment(
+        "--tls-ca", "KVCLUSTER_TLS_CA", "With https: PEM file of the certificate authorities to trust, by default those of the machine", "FILE");
 
-    public static readonly Option<string?> TlsCert = FromEnvironment("--tls-cert", "KVCLUSTER_TLS_CERT", "With https: PEM file of the client certificate to present", "FILE");
+    public static readonly Option<string?> TlsCert =
+        FromEnvironment("--tls-cert", "KVCLUSTER_TLS_CERT", "With https: PEM file of the client certificate to present", "FILE");
 
     public static readonly Option<string?> TlsKey = FromEnvironment("--tls-key", "KVCLUSTER_TLS_KEY", "PEM file of that certificate's private key", "FILE");
 
-    public static readonly Option<string?> TlsServerName = FromEnvironment("--tls-server-name", "KV_TLS_SERVER_NAME", "Name that the servers' certificates must have, if it is not the host of their address", "NAME");
+    public static readonly Option<string?> TlsServerName = FromEnvironment(
+        "--tls-server-name", "KV_TLS_SERVER_NAME", "Name that the servers' certificates must have, if it is not the host of their address", "NAME");
 
     /// <summary>Limit of calls that read or write whole replicas.</summary>
     public static readonly TimeSpan CallLimitOfWholeReplicas = TimeSpan.FromMinutes(10);
@@ -58,7 +61,8 @@ internal static class Globals
         {
             throw new CliException(
                 ExitCodes.Usage,
-                $"{option} has a user or a password, for which the cluster has no use. Give {address.Scheme}://{address.Authority}, and a certificate by --tls-cert.");
+                $"{option} has a user or a password, for which the cluster has no use. Give {address.Scheme}://{address.Authority}, and a certificate by "
+                + "--tls-cert.");
         }
 
         return address.PathAndQuery == "/" && address.Fragment.Length == 0
@@ -90,7 +94,8 @@ internal static class Globals
 
     /// <summary>An option of seconds, which may have a fraction behind a point.</summary>
     public static Option<double> SecondsOption(string name, string description, double seconds, string help = "SECONDS") =>
-        new(name) { Description = description, HelpName = help, DefaultValueFactory = _ => seconds, CustomParser = static result => SecondsIn(result) ?? default };
+        new(name) { Description = description,
+            HelpName = help, DefaultValueFactory = _ => seconds, CustomParser = static result => SecondsIn(result) ?? default };
 
     /// <inheritdoc cref="SecondsOption(string, string, double, string)"/>
     public static Option<double?> SecondsOption(string name, string description) =>
@@ -112,7 +117,8 @@ internal static class Globals
     public static TimeSpan SecondsOf(ParseResult arguments, Option<double> option, double secondsMin = SecondsMin) =>
         arguments.GetValue(option) is <= SecondsMax and var seconds && seconds >= secondsMin
             ? TimeSpan.FromSeconds(seconds)
-            : throw new CliException(ExitCodes.Usage, string.Create(CultureInfo.InvariantCulture, $"{option.Name} must be from {secondsMin} to {SecondsMax} seconds."));
+            : throw new CliException(
+                ExitCodes.Usage, string.Create(CultureInfo.InvariantCulture, $"{option.Name} must be from {secondsMin} to {SecondsMax} seconds."));
 
     /// <exception cref="CliException">There is a key without a certificate.</exception>
     public static KvTlsOptions TlsOf(ParseResult arguments)
@@ -143,7 +149,8 @@ internal static class Globals
 
     private static Option<string> OutputOption()
     {
-        var option = new Option<string>("--output") { Description = "Output format: text, or json with stable field names.", HelpName = "text|json", Recursive = true, DefaultValueFactory = _ => "text" };
+        var option = new Option<string>("--output") { Description = "Output format: text, or json with stable field names.",
+            HelpName = "text|json", Recursive = true, DefaultValueFactory = _ => "text" };
         option.AcceptOnlyFromAmong("text", "json");
         return option;
     }

@@ -66,7 +66,8 @@ internal sealed class Output(bool isJson, bool? isTerminal = null)
     public void Table(Table table)
     {
         var text = new StringWriter(CultureInfo.InvariantCulture);
-        var console = AnsiConsole.Create(new AnsiConsoleSettings { Out = new AnsiConsoleOutput(text), Ansi = AnsiSupport.No, ColorSystem = ColorSystemSupport.NoColors });
+        var console = AnsiConsole.Create(
+            new AnsiConsoleSettings { Out = new AnsiConsoleOutput(text), Ansi = AnsiSupport.No, ColorSystem = ColorSystemSupport.NoColors });
         console.Profile.Width = Console.IsOutputRedirected ? WidthWithoutTerminal : Math.Max(WidthMin, Console.WindowWidth);
         console.Write(table);
         Bytes(Encoding.UTF8.GetBytes(OneLine.Of(text.ToString(), keepsLineFeeds: true)));

@@ -25,7 +25,8 @@ internal static partial class ParseMistakes
     public static string? UnknownOption(ParseResult parsed, string[] arguments)
     {
         var known = new HashSet<string>(StringComparer.Ordinal);
-        for (var (result, isOwn) = ((SymbolResult?)parsed.CommandResult, true); result is CommandResult { Command: var command }; (result, isOwn) = (result.Parent, false))
+        for (var (result, isOwn) = ((SymbolResult?)parsed.CommandResult, true);
+            result is CommandResult { Command: var command }; (result, isOwn) = (result.Parent, false))
         {
             foreach (var option in command.Options.Where(option => isOwn || option.Recursive))
                 known.UnionWith([option.Name, .. option.Aliases]);

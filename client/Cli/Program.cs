@@ -20,7 +20,8 @@ if (ParseMistakes.UnknownOption(parsed, args) is { } unknown)
 
 using var interruption = new Interruption();
 using var help = new StringWriter();
-var exitCode = await parsed.InvokeAsync(new InvocationConfiguration { EnableDefaultExceptionHandler = false, ProcessTerminationTimeout = null, Output = help }, interruption.Token);
+var exitCode = await parsed.InvokeAsync(
+    new InvocationConfiguration { EnableDefaultExceptionHandler = false, ProcessTerminationTimeout = null, Output = help }, interruption.Token);
 return help.GetStringBuilder().Length == 0 ? exitCode : PrintHelp(help.ToString(), exitCode);
 
 static int Refuse(string mistake)

@@ -18,7 +18,8 @@ internal static class ReadOption
     {
         var option = new Option<string>("--read")
         {
-            Description = "Consistency of the read. Linearizable: leader, quorum (leader without its lease), replica (any replica). session: any replica that has the change of --seen (get only). stale: any replica, at once.",
+            Description = "Consistency of the read. Linearizable: leader, quorum (leader without its lease), replica (any replica). session: "
+                + "any replica that has the change of --seen (get only). stale: any replica, at once.",
             HelpName = string.Join('|', Names),
             DefaultValueFactory = _ => Names[0],
         };

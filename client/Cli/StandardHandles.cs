@@ -16,7 +16,8 @@ internal static class StandardHandles
     private const int GetHandleFlags = 1;
     private const int CloseOnExec = 1;
 
-    public static bool IsOpen(int handle) => OperatingSystem.IsWindows() || (Control(handle, GetHandleFlags) is >= 0 and var flags && (flags & CloseOnExec) == 0);
+    public static bool IsOpen(int handle) =>
+        OperatingSystem.IsWindows() || (Control(handle, GetHandleFlags) is >= 0 and var flags && (flags & CloseOnExec) == 0);
 
     [DllImport("libc", EntryPoint = "fcntl", SetLastError = true)]
     private static extern int Control(int handle, int command);
@@ -25,7 +26,9 @@ internal static class StandardHandles
 /// <summary>Prints lines for the person who called `kv`. Any thread.</summary>
 internal static class StandardError
 {
-    /// <summary>Prints one line. If standard error cannot be written, the exit code alone has to do: a full disk must not turn "not found" into a crash.</summary>
+    /// <summary>
+    /// Prints one line. If standard error cannot be written, the exit code alone has to do: a full disk must not turn "not found" into a crash.
+    /// </summary>
     public static void Tell(string line)
     {
         if (!StandardHandles.IsOpen(StandardHandles.Error))

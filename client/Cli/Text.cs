@@ -33,7 +33,8 @@ internal static class Text
     }
 
     /// <summary>For JSON: the bytes as UTF-8 text, or in base64 if they are not valid UTF-8. The other one is null.</summary>
-    public static (string? Text, string? Base64) ForJson(ReadOnlySpan<byte> bytes) => FromBytes(bytes) is { } text ? (text, null) : (null, Convert.ToBase64String(bytes));
+    public static (string? Text, string? Base64) ForJson(ReadOnlySpan<byte> bytes) =>
+        FromBytes(bytes) is { } text ? (text, null) : (null, Convert.ToBase64String(bytes));
 
     /// <summary>
     /// For a terminal: text as it is with its line feeds and tabs, and everything that a terminal would obey, or show as something else, as \xNN. So are bytes
@@ -61,6 +62,8 @@ internal static class Text
 
     /// <summary>For messages: quoted text if the bytes are UTF-8, else hex. A long one is abbreviated and followed by its length.</summary>
     public static string ForPeople(ReadOnlySpan<byte> bytes) => FromBytes(bytes) is { } text
-        ? text.Length <= CharactersShown ? $"'{text}'" : $"'{text[..(char.IsHighSurrogate(text[CharactersShown - 1]) ? CharactersShown - 1 : CharactersShown)]}...' ({bytes.Length} bytes)"
-        : bytes.Length <= CharactersShown / 2 ? $"0x{Convert.ToHexString(bytes)}" : $"0x{Convert.ToHexString(bytes[..(CharactersShown / 2)])}... ({bytes.Length} bytes)";
+        ? text.Length <= CharactersShown ? $"'{text}'"
+            : $"'{text[..(char.IsHighSurrogate(text[CharactersShown - 1]) ? CharactersShown - 1 : CharactersShown)]}...' ({bytes.Length} bytes)"
+        : bytes.Length <= CharactersShown / 2 ? $"0x{Convert.ToHexString(bytes)}"
+        : $"0x{Convert.ToHexString(bytes[..(CharactersShown / 2)])}... ({bytes.Length} bytes)";
 }

@@ -20,7 +20,8 @@ internal static class TimeToLive
 
     /// <summary>A number of seconds with a point before its fraction, and no separators.</summary>
     public static bool TryParse(string text, out double seconds) =>
-        double.TryParse(text, NumberStyles.AllowLeadingSign | NumberStyles.AllowDecimalPoint | NumberStyles.AllowExponent, CultureInfo.InvariantCulture, out seconds);
+        double.TryParse(
+            text, NumberStyles.AllowLeadingSign | NumberStyles.AllowDecimalPoint | NumberStyles.AllowExponent, CultureInfo.InvariantCulture, out seconds);
 
     private static TimeSpan Of(string name, double seconds) => seconds is >= 0.001 and <= SecondsMax
         ? TimeSpan.FromSeconds(seconds)

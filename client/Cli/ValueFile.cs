@@ -7,7 +7,10 @@ internal static class ValueFile
     private const string StandardInputName = "-";
     private const char Mark = '@';
 
-    /// <summary>Returns the value that an argument of `put` means: the bytes of the file named after @, standard input for -, else the text itself, where @@ at the beginning is one @.</summary>
+    /// <summary>
+    /// Returns the value that an argument of `put` means: the bytes of the file named after @, standard input for -, else the text itself, where @@ at the
+    /// beginning is one @.
+    /// </summary>
     /// <param name="bytesMax">Longer values are refused.</param>
     /// <param name="stop">Stops waiting for a pipe or a terminal.</param>
     /// <exception cref="CliException">The file or standard input cannot be read, or is too long.</exception>

@@ -118,7 +118,10 @@ internal sealed record WatchPositionDocument
     public required string Token { get; init; }
 }
 
-/// <summary>A line of `watch --initial` in JSON: the entries of a range begin anew, and those printed before are to be forgotten. Bytes as in <see cref="EntryDocument"/>.</summary>
+/// <summary>
+/// A line of `watch --initial` in JSON: the entries of a range begin anew, and those printed before are to be forgotten. Bytes as in
+/// <see cref="EntryDocument"/>.
+/// </summary>
 internal sealed record WatchForgetDocument
 {
     public string Kind => "forget";

@@ -47,7 +47,8 @@ internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, IReadOnl
         // A form of another site cannot send this content type.
         if (!request.HasJsonContentType())
             throw new BadRequestException("The request is not JSON.");
-        return await request.ReadFromJsonAsync<TRequest>(Commands, cancellationToken).ConfigureAwait(false) ?? throw new BadRequestException("The request is empty.");
+        return await request.ReadFromJsonAsync<TRequest>(Commands, cancellationToken).ConfigureAwait(false)
+            ?? throw new BadRequestException("The request is empty.");
     }
 
     private async Task RunAsync(HttpContext context, Access access, Func<HttpRequest, CancellationToken, Task<object>> answer)
@@ -94,7 +95,8 @@ internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, IReadOnl
     private (int Status, object Document)? Refusal(HttpContext context, Access access)
     {
         if (!PageHeaders.IsKnownHost(context.Request, hosts))
-            return Failed(StatusCodes.Status403Forbidden, $"The request names the host '{context.Request.Host.Host}', which is not in the setting admin-hosts.");
+            return Failed(
+                StatusCodes.Status403Forbidden, $"The request names the host '{context.Request.Host.Host}', which is not in the setting admin-hosts.");
         if (!PageHeaders.IsOfThisPage(context.Request))
             return Failed(StatusCodes.Status403Forbidden, "The request came from a page of another site.");
         if (access == Access.Open || (access == Access.Keys && !keysNeedToken))

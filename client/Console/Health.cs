@@ -23,7 +23,8 @@ internal sealed record Health(string Text, bool IsGood)
             (_, 0, 0) => $"and every shard has a leader and {ReplicasOf(shards)}",
             (_, 0, _) => $"every shard has a leader, and {Some(lacking, shards.Count)} without all of {(lacking == 1 ? "its" : "their")} replicas",
             (_, _, 0) => $"and {Some(leaderless, shards.Count)} without a leader",
-            _ => $"{Some(leaderless, shards.Count)} without a leader, and {Some(lacking, shards.Count)} without all of {(lacking == 1 ? "its" : "their")} replicas",
+            _ => $"{Some(leaderless, shards.Count)} without a leader, and {Some(lacking, shards.Count)} without all of {(lacking == 1 ? "its" : "their")} "
+                + "replicas",
         };
         return new Health(text + SnapshotOf(nodes, at) + ".", answering == nodes.Count && shards.Count > 0 && leaderless == 0 && lacking == 0);
     }
@@ -47,9 +48,10 @@ internal sealed record Health(string Text, bool IsGood)
 
     private static bool Works(ReplicaStatus replica) => replica.Role is Role.Leader or Role.Follower or Role.Candidate;
 
-    private static string ReplicasOf(IReadOnlyCollection<ShardSeen> shards) => shards.Select(static shard => shard.Route.Nodes.Count).Distinct().ToList() is [var each]
-        ? string.Create(CultureInfo.InvariantCulture, $"{each} {(each == 1 ? "replica" : "replicas")}")
-        : "all of its replicas";
+    private static string ReplicasOf(IReadOnlyCollection<ShardSeen> shards) =>
+        shards.Select(static shard => shard.Route.Nodes.Count).Distinct().ToList() is [var each]
+            ? string.Create(CultureInfo.InvariantCulture, $"{each} {(each == 1 ? "replica" : "replicas")}")
+            : "all of its replicas";
 
     private static string Some(int count, int all) => string.Create(CultureInfo.InvariantCulture, $"{count} of {all} shards {(count == 1 ? "is" : "are")}");
 }

@@ -13,10 +13,12 @@ internal sealed class ShardSeen(IReadOnlyList<(uint Node, ReplicaStatus Replica)
     public ShardRoute Route { get; } = replicas.Select(replica => replica.Replica.Route).MaxBy(route => (route.Generation, route.Epoch))!;
 
     /// <summary>The replica with the greatest committed change; if several have it, the one that leads.</summary>
-    public ReplicaStatus Newest { get; } = replicas.Select(replica => replica.Replica).MaxBy(replica => (replica.Committed?.Change ?? 0, replica.Role == Role.Leader))!;
+    public ReplicaStatus Newest { get; } =
+        replicas.Select(replica => replica.Replica).MaxBy(replica => (replica.Committed?.Change ?? 0, replica.Role == Role.Leader))!;
 
     /// <summary>The node that leads; 0 if none reports that it does.</summary>
-    public uint Leader => Replicas.Where(replica => replica.Replica.Role == Role.Leader).OrderByDescending(replica => replica.Replica.Epoch).Select(replica => replica.Node).FirstOrDefault();
+    public uint Leader => Replicas.Where(replica => replica.Replica.Role == Role.Leader)
+        .OrderByDescending(replica => replica.Replica.Epoch).Select(replica => replica.Node).FirstOrDefault();
 
     /// <summary>The number of changes that a replica has not applied.</summary>
     public ulong LagOf(ReplicaStatus replica)

@@ -29,7 +29,8 @@ public sealed record KvLevelRange(uint Min, uint Max);
 /// <param name="Shard">The shard's id.</param>
 /// <param name="Start">First key of the shard's range.</param>
 /// <param name="End">End of the range, exclusive; empty means the end of all keys.</param>
-/// <param name="Role">"leader", "follower", "candidate", "learner", "recovering", "failed", "opening", "stopped"; "unknown" if its node's version tells none that this one knows.</param>
+/// <param name="Role">"leader", "follower", "candidate", "learner", "recovering", "failed", "opening", "stopped"; "unknown" if its node's version tells none
+/// that this one knows.</param>
 /// <param name="Epoch">The epoch of the leader that it follows.</param>
 /// <param name="Leader">Node id of the leader that it knows; 0 if none.</param>
 /// <param name="Last">The newest record in its journal.</param>
@@ -144,7 +145,8 @@ public sealed record ReplicaCheckpoint(uint Node, uint? Shard, Etag Covers, ulon
 
 /// <summary>Where operators allow replicas to be placed, and how far the moves have progressed.</summary>
 /// <param name="Paused">No replica is moved.</param>
-/// <param name="Leaving">Nodes that are to lose all their replicas, and how many they still have. A node with none can be removed, and is not listed any more when it does not run.</param>
+/// <param name="Leaving">Nodes that are to lose all their replicas, and how many they still have. A node with none can be removed, and is not listed any more
+/// when it does not run.</param>
 public sealed record PlacementStatus(bool Paused, IReadOnlyDictionary<uint, int> Leaving);
 
 /// <summary>The levels in force in a cluster: the versions of its formats and of its contract.</summary>

@@ -34,7 +34,9 @@ public sealed class KvCondition
     public static KvCondition Value(KvRelation relation, ReadOnlyMemory<byte> value, ReadOnlyMemory<byte> key = default) =>
         new(new V1.Condition { Key = key.ToByteString(), Value = new V1.ValueComparison { Relation = (V1.Relation)relation, Value = value.ToByteString() } });
 
-    /// <summary>A range of the shard has this number of keys, and this greatest etag. If both are what was read before, nothing in the range was changed since.</summary>
+    /// <summary>
+    /// A range of the shard has this number of keys, and this greatest etag. If both are what was read before, nothing in the range was changed since.
+    /// </summary>
     /// <param name="start">First key, inclusive.</param>
     /// <param name="end">End, exclusive.</param>
     /// <param name="keys">The number of keys; null: any.</param>
@@ -50,10 +52,12 @@ public sealed class KvCondition
     }
 
     /// <summary>A set has a member.</summary>
-    public static KvCondition SetHas(ReadOnlyMemory<byte> set, ReadOnlyMemory<byte> member) => new(new V1.Condition { Key = set.ToByteString(), SetHas = member.ToByteString() });
+    public static KvCondition SetHas(ReadOnlyMemory<byte> set, ReadOnlyMemory<byte> member) =>
+        new(new V1.Condition { Key = set.ToByteString(), SetHas = member.ToByteString() });
 
     /// <summary>A set lacks a member.</summary>
-    public static KvCondition SetLacks(ReadOnlyMemory<byte> set, ReadOnlyMemory<byte> member) => new(new V1.Condition { Key = set.ToByteString(), SetLacks = member.ToByteString() });
+    public static KvCondition SetLacks(ReadOnlyMemory<byte> set, ReadOnlyMemory<byte> member) =>
+        new(new V1.Condition { Key = set.ToByteString(), SetLacks = member.ToByteString() });
 }
 
 /// <summary>How what is stored relates to what a condition names.</summary>

@@ -34,8 +34,9 @@ public sealed class KvConditionFailedException(string message, int conditionInde
 public sealed class KvInvalidRequestException(string reason, string message) : KvException(reason, message);
 
 /// <summary>
-/// The cluster's data was restored or replaced: what this client has seen, or the session of a change, belongs to another history of it. The call was not executed. For a change the outcome is unknown, because
-/// an earlier attempt may have been executed. The client continues in the present history with the next call.
+/// The cluster's data was restored or replaced: what this client has seen, or the session of a change, belongs to another history of it. The call was not
+/// executed. For a change the outcome is unknown, because an earlier attempt may have been executed. The client continues in the present history with the next
+/// call.
 /// </summary>
 public sealed class KvLineageChangedException(string message, ChangeOutcome outcome) : KvException("LINEAGE_CHANGED", message, outcome);
 
@@ -59,8 +60,12 @@ public enum ChangeOutcome
     Unknown,
 }
 
-/// <summary>A watch was to begin after a position that no replica's journal has any more. Read the keys anew and watch after that, or watch with <see cref="KvWatch.Initial"/>.</summary>
-public sealed class KvCompactedException(string message, ShardPosition oldest, Exception? cause = null) : KvException("COMPACTED", message, ChangeOutcome.NotApplied, cause)
+/// <summary>
+/// A watch was to begin after a position that no replica's journal has any more. Read the keys anew and watch after that, or watch with
+/// <see cref="KvWatch.Initial"/>.
+/// </summary>
+public sealed class KvCompactedException(string message, ShardPosition oldest, Exception? cause = null)
+    : KvException("COMPACTED", message, ChangeOutcome.NotApplied, cause)
 {
     /// <summary>The oldest position of the shard from which a watch could have begun.</summary>
     public ShardPosition Oldest { get; } = oldest;

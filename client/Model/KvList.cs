@@ -35,7 +35,8 @@ public sealed record KvList
     /// <summary>
     /// If the snapshot of the page before is not kept any more, because its reader paused for long or its node stopped, continue after its last entry in a
     /// newer one;
-    /// <see cref="KvPage.Position"/> tells. By default that page is refused with the reason SNAPSHOT_TOO_OLD, so that all pages of a shard are from one snapshot.
+    /// <see cref="KvPage.Position"/> tells. By default that page is refused with the reason SNAPSHOT_TOO_OLD, so that all pages of a shard are from one
+    /// snapshot.
     /// </summary>
     public bool NewerSnapshots { get; init; }
 

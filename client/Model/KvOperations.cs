@@ -4,8 +4,8 @@ using KvCluster.V1;
 namespace KvCluster.Client;
 
 /// <summary>
-/// A list of operations on keys and sets of one shard. A later one sees the effect of earlier ones. Memory that is passed must not change until the call is answered. Not
-/// thread-safe.
+/// A list of operations on keys and sets of one shard. A later one sees the effect of earlier ones. Memory that is passed must not change until the call is
+/// answered. Not thread-safe.
 /// </summary>
 public sealed class KvOperations
 {
@@ -21,7 +21,8 @@ public sealed class KvOperations
         operation.OperationCase is Operation.OperationOneofCase.Get or Operation.OperationOneofCase.Scan or Operation.OperationOneofCase.SetGet);
 
     /// <summary>Adds a put. What ended the key besides a delete goes with the old value, see <see cref="KvPutOptions"/>.</summary>
-    public KvOperations Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value) => Add(new Operation { Put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString() } });
+    public KvOperations Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value) =>
+        Add(new Operation { Put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString() } });
 
     /// <summary>Adds a put of a key that does not live for ever, or whose end the shard numbers.</summary>
     /// <exception cref="ArgumentException">The options have a condition. Conditions are of the whole list.</exception>
@@ -29,7 +30,8 @@ public sealed class KvOperations
     {
         ArgumentNullException.ThrowIfNull(options);
         if (options.Condition is not null)
-            throw new ArgumentException("A put in a list has no condition of its own. Add the condition, with its key, to the whole write or transaction by If.", nameof(options));
+            throw new ArgumentException(
+                "A put in a list has no condition of its own. Add the condition, with its key, to the whole write or transaction by If.", nameof(options));
         var put = new PutOperation
         {
             Key = key.ToByteString(),
@@ -53,7 +55,8 @@ public sealed class KvOperations
         Add(new Operation { DeleteRange = new RangeOperation { Start = start.ToByteString(), End = end.ToByteString() } });
 
     /// <summary>Adds to a number. The result has the number afterwards.</summary>
-    public KvOperations Increment(ReadOnlyMemory<byte> key, long by = 1) => Add(new Operation { Increment = new IncrementOperation { Key = key.ToByteString(), By = by } });
+    public KvOperations Increment(ReadOnlyMemory<byte> key, long by = 1) =>
+        Add(new Operation { Increment = new IncrementOperation { Key = key.ToByteString(), By = by } });
 
     /// <summary>Adds a new expiry of a key; null means that it does not expire any more.</summary>
     public KvOperations Touch(ReadOnlyMemory<byte> key, TimeSpan? timeToLive)
@@ -80,7 +83,8 @@ public sealed class KvOperations
     /// <summary>Asks whether a set has a member, and for the number of its members; an empty member asks for the number only.</summary>
     public KvOperations SetGet(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> member = default) => Add(new Operation { SetGet = SetOf(key, member) });
 
-    private static SetOperation SetOf(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> member) => new() { Key = key.ToByteString(), Member = member.ToByteString() };
+    private static SetOperation SetOf(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> member) =>
+        new() { Key = key.ToByteString(), Member = member.ToByteString() };
 
     private KvOperations Add(Operation operation)
     {

@@ -82,7 +82,9 @@ public sealed record WriteResult(ShardPosition Position, long Deleted, IReadOnly
 /// <param name="Existed">For a delete or touch whether the key existed; for a set whether it had the member; otherwise null.</param>
 public readonly record struct OperationResult(Etag Etag, bool? Existed)
 {
-    /// <summary>Of an increment the number afterwards, of a delete of a range the number of keys removed, of a set its number of members; otherwise null.</summary>
+    /// <summary>
+    /// Of an increment the number afterwards, of a delete of a range the number of keys removed, of a set its number of members; otherwise null.
+    /// </summary>
     public long? Number { get; init; }
 
     /// <summary>What a read found, and the new key of a put with a sequence.</summary>
@@ -105,7 +107,8 @@ public readonly record struct OperationResult(Etag Etag, bool? Existed)
 public readonly record struct ShardPosition(uint Shard, Etag Etag)
 {
     /// <summary>
-    /// Names the history of the data that the etag belongs to: the first 8 bytes of the cluster's lineage. 0 if not known. A restored cluster has another one, in which the etag means nothing.
+    /// Names the history of the data that the etag belongs to: the first 8 bytes of the cluster's lineage. 0 if not known. A restored cluster has another one,
+    /// in which the etag means nothing.
     /// </summary>
     public ulong Lineage { get; init; }
 }

@@ -52,7 +52,8 @@ public readonly record struct SetChangeResult(ulong Changed, ShardPosition Posit
 /// <param name="Count">The number of all its members.</param>
 /// <param name="Facets">For each facet prefix, in their order.</param>
 /// <param name="Position">The state that was read.</param>
-public sealed record IntersectResult(IReadOnlyList<ReadOnlyMemory<byte>> Members, bool More, ulong Count, IReadOnlyList<FacetsResult> Facets, ShardPosition Position);
+public sealed record IntersectResult(
+    IReadOnlyList<ReadOnlyMemory<byte>> Members, bool More, ulong Count, IReadOnlyList<FacetsResult> Facets, ShardPosition Position);
 
 /// <summary>The facets below one prefix.</summary>
 /// <param name="Sets">The largest first.</param>

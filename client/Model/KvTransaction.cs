@@ -3,8 +3,8 @@ using KvCluster.V1;
 namespace KvCluster.Client;
 
 /// <summary>
-/// Conditions on keys of one shard, and two lists of operations, of which one is applied, atomically. Fill it and then pass it to <see cref="KvClient.TransactAsync"/>.
-/// Not thread-safe. A list has at most 512 operations.
+/// Conditions on keys of one shard, and two lists of operations, of which one is applied, atomically. Fill it and then pass it to
+/// <see cref="KvClient.TransactAsync"/>. Not thread-safe. A list has at most 512 operations.
 /// </summary>
 public sealed class KvTransaction
 {

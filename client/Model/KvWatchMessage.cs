@@ -6,18 +6,19 @@ namespace KvCluster.Client;
 /// <summary>A message of a watch: the events of one or several changes of a shard, or only the position that the watch has come to.</summary>
 /// <param name="Position">Everything of the shard up to here was returned. Default for entries that a watch begins with, except their last message.</param>
 /// <param name="Events">
-/// The events, in the order of their etags; those of one atomic change are in one message. None: the message is a bookmark, which comes from each shard at least
-/// once a second.
+/// The events, in the order of their etags; those of one atomic change are in one message. None: the message is a bookmark, which comes from each shard at
+/// least once a second.
 /// </param>
 /// <param name="IsInitial">
-/// The message is part of the beginning of a watch with <see cref="KvWatch.Initial"/>: its events are entries, as puts, or changes of keys whose entries were returned
-/// before. Whoever applies all events in the order in which they come, and obeys <see cref="Forget"/>, has the state of the range when the beginning is complete.
+/// The message is part of the beginning of a watch with <see cref="KvWatch.Initial"/>: its events are entries, as puts, or changes of keys whose entries were
+/// returned before. Whoever applies all events in the order in which they come, and obeys <see cref="Forget"/>, has the state of the range when the beginning
+/// is complete.
 /// </param>
 public sealed record KvWatchMessage(ShardPosition Position, IReadOnlyList<KvEvent> Events, bool IsInitial)
 {
     /// <summary>
-    /// For <see cref="KvWatch.After"/>: what follows this message, in all shards, also in another process and after a failover. Null until every shard has told where
-    /// the watch begins. Made when it is asked for.
+    /// For <see cref="KvWatch.After"/>: what follows this message, in all shards, also in another process and after a failover. Null until every shard has told
+    /// where the watch begins. Made when it is asked for.
     /// </summary>
     public string? Token => Positions is null ? null : WatchToken.Of(Positions.Values);
 
@@ -28,8 +29,8 @@ public sealed record KvWatchMessage(ShardPosition Position, IReadOnlyList<KvEven
     public bool IsInitialComplete { get; init; }
 
     /// <summary>
-    /// If it is not null: the entries of this range begin anew, because the changes that were made to them meanwhile cannot be had any more. Whoever keeps entries forgets
-    /// those of all keys of the range. Only while the beginning is not complete.
+    /// If it is not null: the entries of this range begin anew, because the changes that were made to them meanwhile cannot be had any more. Whoever keeps
+    /// entries forgets those of all keys of the range. Only while the beginning is not complete.
     /// </summary>
     public KvRange? Forget { get; init; }
 
@@ -85,7 +86,9 @@ public enum KvEventReason
 /// <param name="Etag">The etag of the change.</param>
 public sealed record KvEvent(KvEventKind Kind, KvEventReason Reason, ReadOnlyMemory<byte> Key, Etag Etag)
 {
-    /// <summary>The end of a range, exclusive; empty: that of the shard. Of a set from which all members were removed: only those before this one, unless it is empty.</summary>
+    /// <summary>
+    /// The end of a range, exclusive; empty: that of the shard. Of a set from which all members were removed: only those before this one, unless it is empty.
+    /// </summary>
     public ReadOnlyMemory<byte> RangeEnd { get; init; }
 
     /// <summary>The value of a put; empty with <see cref="KvWatch.KeysOnly"/>.</summary>

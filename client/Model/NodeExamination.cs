@@ -72,7 +72,8 @@ public sealed record NodeExamination(uint Node, string Address, string Version, 
 /// <param name="Name">Its name in the directory "aside" of the data directory.</param>
 /// <param name="Shard">The shard.</param>
 /// <param name="Bytes">The length of its files.</param>
-/// <param name="KeptBecause">While a replica of the node cannot be rebuilt because space is missing: why this copy was not deleted for it; otherwise empty.</param>
+/// <param name="KeptBecause">While a replica of the node cannot be rebuilt because space is missing: why this copy was not deleted for it; otherwise
+/// empty.</param>
 public sealed record AsideReplica(string Name, uint Shard, ulong Bytes, string KeptBecause);
 
 /// <summary>Memory that the stores of a node's replicas use together. The sum is what the budget bounds.</summary>

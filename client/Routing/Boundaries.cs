@@ -13,8 +13,8 @@ namespace KvCluster.Client.Routing;
 /// </summary>
 /// <remarks>
 /// A node is a word with its numbers of keys and heads (24 bits each) and the length of its own part of the prefix (16 bits), then that part, up to 8 bytes
-/// to a number, then the heads in ascending order, padded with zeros where a key ends. If there are fewer heads than keys, an entry per head follows: the index of
-/// its first key (32 bits) and the position of the child (32 bits), 0 if there is none.
+/// to a number, then the heads in ascending order, padded with zeros where a key ends. If there are fewer heads than keys, an entry per head follows: the index
+/// of its first key (32 bits) and the position of the child (32 bits), 0 if there is none.
 /// </remarks>
 internal sealed class Boundaries
 {
@@ -90,7 +90,8 @@ internal sealed class Boundaries
         }
     }
 
-    private static (int Keys, int Heads, int PrefixBytes) Shape(ulong word) => ((int)(word & CountMax), (int)(word >> CountBits) & CountMax, (int)(word >> (2 * CountBits)));
+    private static (int Keys, int Heads, int PrefixBytes) Shape(ulong word) =>
+        ((int)(word & CountMax), (int)(word >> CountBits) & CountMax, (int)(word >> (2 * CountBits)));
 
     // The 8 bytes of a key from a depth on, padded with zeros.
     private static ulong Head(ReadOnlySpan<byte> key, int depth)

@@ -28,7 +28,8 @@ internal static class PermanentFailures
                 or SocketException { SocketErrorCode: SocketError.HostNotFound or SocketError.NoData }
                 or HttpRequestException { HttpRequestError: HttpRequestError.VersionNegotiationError }
                 or HttpIOException { HttpRequestError: HttpRequestError.VersionNegotiationError }
-                || (cause is HttpRequestException { HttpRequestError: HttpRequestError.InvalidResponse } or HttpIOException { HttpRequestError: HttpRequestError.InvalidResponse }
+                || (cause is HttpRequestException { HttpRequestError: HttpRequestError.InvalidResponse }
+                    or HttpIOException { HttpRequestError: HttpRequestError.InvalidResponse }
                     && !HasReset(cause))
                 || (cause is HttpProtocolException protocol && IsForeign(protocol)))
                 return true;
@@ -41,5 +42,6 @@ internal static class PermanentFailures
 
     // The peer's bytes are no HTTP/2. A peer that only stands still answers no ping, which is the same exception, but its message has no code; one that is busy
     // resets a call by another code.
-    private static bool IsForeign(HttpProtocolException failure) => failure.ErrorCode is ProtocolError or FrameSizeError or Http11Required && failure.Message.Contains("(0x", StringComparison.Ordinal);
+    private static bool IsForeign(HttpProtocolException failure) =>
+        failure.ErrorCode is ProtocolError or FrameSizeError or Http11Required && failure.Message.Contains("(0x", StringComparison.Ordinal);
 }

@@ -26,7 +26,8 @@ internal sealed class RouteTable : IDisposable
         _runtime = runtime;
         _changed = runtime.NewSignal();
         var map = new ShardMap([]);
-        _snapshot = new Snapshot(map, new LastHit(map, Counts), new Dictionary<NodeId, string>(), "", "", false, ByteString.Empty, 0, new Dictionary<NodeId, string>());
+        _snapshot = new Snapshot(
+            map, new LastHit(map, Counts), new Dictionary<NodeId, string>(), "", "", false, ByteString.Empty, 0, new Dictionary<NodeId, string>());
     }
 
     /// <summary>Counts how keys found their shards.</summary>

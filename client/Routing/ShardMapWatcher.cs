@@ -44,8 +44,8 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
     public string Failure => _failure;
 
     /// <summary>
-    /// Why no endpoint can be used, if there is no map and every one has last failed for a reason that waiting does not change; otherwise null. They are tried again all the same, because
-    /// somebody may correct a name or a certificate.
+    /// Why no endpoint can be used, if there is no map and every one has last failed for a reason that waiting does not change; otherwise null. They are tried
+    /// again all the same, because somebody may correct a name or a certificate.
     /// </summary>
     public string? PermanentFailure => !_table.IsKnown && _unusable.Count > 0 && _endpoints.All(_unusable.ContainsKey) ? _failure : null;
 

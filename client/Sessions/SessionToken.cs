@@ -4,8 +4,9 @@ using KvCluster.V1;
 namespace KvCluster.Client.Sessions;
 
 /// <summary>
-/// The newest position of each shard in this client's answers, which its session reads must reflect, with the lineage that they belong to. A position of another lineage never replaces one, because their
-/// etags are not comparable: the next session read is refused, so that its caller learns of it, and then the token is emptied. Thread-safe.
+/// The newest position of each shard in this client's answers, which its session reads must reflect, with the lineage that they belong to. A position of
+/// another lineage never replaces one, because their etags are not comparable: the next session read is refused, so that its caller learns of it, and then the
+/// token is emptied. Thread-safe.
 /// </summary>
 internal sealed class SessionToken
 {
@@ -13,7 +14,8 @@ internal sealed class SessionToken
 
     /// <summary>Records the position of an answer.</summary>
     public void Raise(ShardPosition position) =>
-        (_shards.TryGetValue(new(position.Shard), out var seen) ? seen : _shards.GetOrAdd(new(position.Shard), static _ => new Seen())).Raise(position.Etag, position.Lineage);
+        (_shards.TryGetValue(new(position.Shard), out var seen) ? seen : _shards.GetOrAdd(new(position.Shard), static _ => new Seen()))
+            .Raise(position.Etag, position.Lineage);
 
     /// <summary>Forgets all positions, because a node has refused one of them as of another lineage.</summary>
     public void Forget() => _shards.Clear();

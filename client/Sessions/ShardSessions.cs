@@ -101,10 +101,12 @@ internal sealed class ShardSessions(ClientSessions all)
             return reply.Error;
         var opened = OpenSessionResponse.Parser.ParseFrom(reply.Response);
         if (opened.Session.Length != WireWriter.SessionBytes)
-            return CallStatus.Create(StatusCode.Internal, "INTERNAL", $"The node answered with a session of {opened.Session.Length} bytes; nothing was applied.", "no");
+            return CallStatus.Create(
+                StatusCode.Internal, "INTERNAL", $"The node answered with a session of {opened.Session.Length} bytes; nothing was applied.", "no");
         // The map may have changed meanwhile, but the answer names its shard.
         var shard = opened.Position.ShardId;
-        all.Of(shard).Add(new ClientSession(BinaryPrimitives.ReadUInt128BigEndian(opened.Session.Span), new LineageShard(shard, opened.Position.Lineage), request.Key.Memory));
+        all.Of(shard).Add(new ClientSession(
+            BinaryPrimitives.ReadUInt128BigEndian(opened.Session.Span), new LineageShard(shard, opened.Position.Lineage), request.Key.Memory));
         return null;
     }
 

@@ -20,20 +20,27 @@ internal static class ClientMetrics
     private static (long Hits, long Misses, long Stale) _closed;
     private static readonly ActivitySource Source = new(Name);
     private static readonly Meter Meter = new(Name);
-    private static readonly Histogram<double> Requests = Meter.CreateHistogram("kvcluster.client.request.duration", "s", "Duration of answered calls, retries included.", null, Buckets.Seconds);
-    private static readonly Counter<long> Failed = Meter.CreateCounter<long>("kvcluster.client.request.failed", "{request}", "Calls that ended with an error, by reason.");
+    private static readonly Histogram<double> Requests =
+        Meter.CreateHistogram("kvcluster.client.request.duration", "s", "Duration of answered calls, retries included.", null, Buckets.Seconds);
+    private static readonly Counter<long> Failed =
+        Meter.CreateCounter<long>("kvcluster.client.request.failed", "{request}", "Calls that ended with an error, by reason.");
     private static readonly Counter<long> Retries = Meter.CreateCounter<long>("kvcluster.client.retries", "{attempt}", "Retried attempts, by reason.");
-    private static readonly Counter<long> UnexpectedOnes = Meter.CreateCounter<long>("kvcluster.client.unexpected", "{exception}", "Unexpected exceptions in the library's loops, which continued. The log says more.");
+    private static readonly Counter<long> UnexpectedOnes = Meter.CreateCounter<long>(
+        "kvcluster.client.unexpected", "{exception}", "Unexpected exceptions in the library's loops, which continued. The log says more.");
     private static long _mapChanges;
     private static long _connections;
     private static long _connectionsLost;
 
     static ClientMetrics()
     {
-        Meter.CreateObservableCounter("kvcluster.client.routes", MeasureRoutes, "{key}", "Keys routed, by result: hit (in the shard of the last key or the one after it), miss (searched in the shard map), stale (a node answered with a newer route).");
-        Meter.CreateObservableCounter("kvcluster.client.map.changes", static () => Volatile.Read(ref _mapChanges), "{change}", "Changes of the shard map that the client has adopted.");
-        Meter.CreateObservableUpDownCounter("kvcluster.client.connections", static () => Volatile.Read(ref _connections), "{connection}", "Streams to nodes that are open or being opened.");
-        Meter.CreateObservableCounter("kvcluster.client.connections.lost", static () => Volatile.Read(ref _connectionsLost), "{connection}", "Streams to nodes that broke or could not be opened.");
+        Meter.CreateObservableCounter("kvcluster.client.routes", MeasureRoutes, "{key}", "Keys routed, by result: hit (in the shard of the last key or the one "
+            + "after it), miss (searched in the shard map), stale (a node answered with a newer route).");
+        Meter.CreateObservableCounter(
+            "kvcluster.client.map.changes", static () => Volatile.Read(ref _mapChanges), "{change}", "Changes of the shard map that the client has adopted.");
+        Meter.CreateObservableUpDownCounter(
+            "kvcluster.client.connections", static () => Volatile.Read(ref _connections), "{connection}", "Streams to nodes that are open or being opened.");
+        Meter.CreateObservableCounter("kvcluster.client.connections.lost", static () => Volatile.Read(ref _connectionsLost), "{connection}", "Streams to nodes "
+            + "that broke or could not be opened.");
     }
 
     /// <summary>Whether anybody listens to the results of calls.</summary>

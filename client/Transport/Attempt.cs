@@ -15,7 +15,8 @@ internal readonly record struct Attempt(ByteString Response, Status? Error, bool
     /// <summary>The wait that the node asked for in RetryInfo, and the time left then.</summary>
     private (TimeSpan Asked, TimeSpan Left)? Wait { get; init; }
 
-    public static Attempt Failed(Status error, bool mayRetry, (TimeSpan Asked, TimeSpan Left)? wait = null) => new(ByteString.Empty, error, mayRetry) { Wait = wait };
+    public static Attempt Failed(Status error, bool mayRetry, (TimeSpan Asked, TimeSpan Left)? wait = null) =>
+        new(ByteString.Empty, error, mayRetry) { Wait = wait };
 
     /// <summary>
     /// How long to wait before the next attempt: at least as long as the node asked, increasing with each attempt, with jitter. Null means the default

@@ -115,7 +115,8 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <param name="place">Where the key is, if it has been searched already.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
-        Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
+        Method method, ReadOnlyMemory<byte> key,
+        ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
         ActivityContext parent = default, ReplyWay way = default, bool isQuiet = false, KeyPlace place = default)
     {
         ThrowIfClosed();

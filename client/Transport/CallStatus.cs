@@ -34,11 +34,13 @@ internal static class CallStatus
 
     /// <summary>The caller's deadline passed, and no leader could be reached before it; nothing was applied.</summary>
     public static Status NoLeaderInTime(string detail) => Create(
-        StatusCode.DeadlineExceeded, "NO_LEADER", $"The deadline passed before a leader of the key's shard answered ({detail}). Nothing was applied; try again.", "no");
+        StatusCode.DeadlineExceeded,
+        "NO_LEADER", $"The deadline passed before a leader of the key's shard answered ({detail}). Nothing was applied; try again.", "no");
 
     /// <summary>The caller's deadline passed before a node that could be reached answered; nothing was applied.</summary>
     public static Status DeadlinePassed(string detail) => Create(
-        StatusCode.DeadlineExceeded, "DEADLINE_PASSED", $"No answer came before the deadline ({detail}). Nothing was applied; try again, or allow more time.", "no");
+        StatusCode.DeadlineExceeded,
+        "DEADLINE_PASSED", $"No answer came before the deadline ({detail}). Nothing was applied; try again, or allow more time.", "no");
 
     /// <summary>The caller's deadline passed while nodes refused the call because they had too much to do; nothing was applied.</summary>
     public static Status BusyUntilDeadline(string detail) => Create(
@@ -46,28 +48,34 @@ internal static class CallStatus
 
     /// <summary>No endpoint can be used, for reasons that waiting does not change; nothing was applied.</summary>
     public static Status EndpointUnusable(string detail) => Create(
-        StatusCode.Unavailable, "ENDPOINT_UNUSABLE", $"No endpoint can be used ({detail}). Nothing was applied; correct the endpoints or the certificates.", "no");
+        StatusCode.Unavailable,
+        "ENDPOINT_UNUSABLE", $"No endpoint can be used ({detail}). Nothing was applied; correct the endpoints or the certificates.", "no");
 
     /// <summary>The client was closed while the call was in progress; nothing was applied.</summary>
-    public static Status Closed => Create(StatusCode.Unavailable, "CLIENT_CLOSED", "The client was closed while the call was in progress. Nothing was applied.", "no");
+    public static Status Closed =>
+        Create(StatusCode.Unavailable, "CLIENT_CLOSED", "The client was closed while the call was in progress. Nothing was applied.", "no");
 
     /// <summary>The caller has stopped waiting, so that nobody reads this.</summary>
-    public static readonly Status CallerGone = Create(StatusCode.Cancelled, "CANCELLED", "The caller has given up the call; a change may still be applied.", StatusDetails.MaybeApplied);
+    public static readonly Status CallerGone =
+        Create(StatusCode.Cancelled, "CANCELLED", "The caller has given up the call; a change may still be applied.", StatusDetails.MaybeApplied);
 
     /// <summary>The snapshot of a scan that wants no other cannot be continued.</summary>
     public static Status SnapshotLost(string detail) => Create(
-        StatusCode.Aborted, SnapshotTooOld, $"The snapshot of the scan is not kept any more ({detail}). What was received is correct; begin the scan anew, or allow a newer snapshot.", "no");
+        StatusCode.Aborted, SnapshotTooOld,
+        $"The snapshot of the scan is not kept any more ({detail}). What was received is correct; begin the scan anew, or allow a newer snapshot.", "no");
 
     /// <summary>A request that exceeds every limit and is refused before it is sent.</summary>
     public static Status TooLarge(Method method, int requestBytes) => Invalid(
         method == Method.Put ? "VALUE_TOO_LARGE" : method == Method.Write ? "WRITE_TOO_LARGE" : "BAD_REQUEST",
-        $"The request has {requestBytes:N0} bytes, but a value may have at most {KvLimits.ValueBytesMax >> 20} MiB and a write {KvLimits.WriteBytesMax >> 20} MiB. Nothing was applied.");
+        $"The request has {requestBytes:N0} bytes, but a value may have at most {KvLimits.ValueBytesMax >> 20} MiB and a write {KvLimits.WriteBytesMax >> 20} "
+        + "MiB. Nothing was applied.");
 
     /// <summary>A request that is refused for what it is, whatever the state; nothing was applied.</summary>
     public static Status Invalid(string reason, string message) => Create(StatusCode.InvalidArgument, reason, message, StatusDetails.NotApplied);
 
     /// <summary>An error with its reason.</summary>
-    public static Status Create(StatusCode code, string reason, string message, string applied) => StatusDetails.Create(code, message, StatusDetails.Info(reason, applied));
+    public static Status Create(StatusCode code, string reason, string message, string applied) =>
+        StatusDetails.Create(code, message, StatusDetails.Info(reason, applied));
 
     /// <summary>The stable reason. A status without one does not come from a node, and its code tells what happened on the way.</summary>
     public static string ReasonOf(Status status) => status.GetDetail<ErrorInfo>()?.Reason ?? ReasonOf((StatusCode)status.Code);
@@ -95,7 +103,8 @@ internal static class CallStatus
     /// <summary>The response's size if that was the reason of the error, otherwise 0.</summary>
     public static int LargeReplyBytes(Status status) =>
         status.Code == (int)StatusCode.ResourceExhausted && status.GetDetail<ErrorInfo>() is { Reason: StatusDetails.ReplyLarge } info
-        && info.Metadata.TryGetValue(StatusDetails.ReplyBytesKey, out var text) && int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var bytes) ? bytes : 0;
+        && info.Metadata.TryGetValue(StatusDetails.ReplyBytesKey, out var text)
+        && int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var bytes) ? bytes : 0;
 
     /// <summary>
     /// Whether the shard did not know the session of an identified change and therefore did not execute it. If a whole call ended with this status, no
@@ -107,7 +116,8 @@ internal static class CallStatus
     public static bool IsLineageChanged(Status status) => ReasonOf(status) == "LINEAGE_CHANGED";
 
     /// <summary>
-    /// Whether the shard refused this attempt of an identified change, and will refuse every other one under the identity. It was not executed, which says nothing of earlier ones.
+    /// Whether the shard refused this attempt of an identified change, and will refuse every other one under the identity. It was not executed, which says
+    /// nothing of earlier ones.
     /// </summary>
     public static bool IsNotExecuted(Status status) => ReasonOf(status) is "SESSION_EXPIRED" or "SEQUENCE_CLOSED" or "LINEAGE_CHANGED";
 

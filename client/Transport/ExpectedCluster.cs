@@ -5,8 +5,8 @@ using KvCluster.Client.Routing;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// Which cluster the calls of a client or router are meant for, from the moment when its first map is known. Calls say so in their metadata, so that an address that another cluster has taken over since then
-/// refuses them. Used on any thread.
+/// Which cluster the calls of a client or router are meant for, from the moment when its first map is known. Calls say so in their metadata, so that an address
+/// that another cluster has taken over since then refuses them. Used on any thread.
 /// </summary>
 internal sealed class ExpectedCluster : Interceptor
 {
@@ -18,17 +18,21 @@ internal sealed class ExpectedCluster : Interceptor
     /// <summary>Sets where the cluster's id is read. Before that, calls name no cluster.</summary>
     public void ReadFrom(RouteTable table) => _table = table;
 
-    public override AsyncUnaryCall<TResponse> AsyncUnaryCall<TRequest, TResponse>(TRequest request, ClientInterceptorContext<TRequest, TResponse> context, AsyncUnaryCallContinuation<TRequest, TResponse> continuation) =>
-        continuation(request, Named(context));
+    public override AsyncUnaryCall<TResponse> AsyncUnaryCall<TRequest, TResponse>(
+        TRequest request, ClientInterceptorContext<TRequest, TResponse> context, AsyncUnaryCallContinuation<TRequest, TResponse> continuation) =>
+            continuation(request, Named(context));
 
-    public override AsyncServerStreamingCall<TResponse> AsyncServerStreamingCall<TRequest, TResponse>(TRequest request, ClientInterceptorContext<TRequest, TResponse> context, AsyncServerStreamingCallContinuation<TRequest, TResponse> continuation) =>
-        continuation(request, Named(context));
+    public override AsyncServerStreamingCall<TResponse> AsyncServerStreamingCall<TRequest, TResponse>(
+        TRequest request, ClientInterceptorContext<TRequest, TResponse> context, AsyncServerStreamingCallContinuation<TRequest, TResponse> continuation) =>
+            continuation(request, Named(context));
 
-    public override AsyncClientStreamingCall<TRequest, TResponse> AsyncClientStreamingCall<TRequest, TResponse>(ClientInterceptorContext<TRequest, TResponse> context, AsyncClientStreamingCallContinuation<TRequest, TResponse> continuation) =>
-        continuation(Named(context));
+    public override AsyncClientStreamingCall<TRequest, TResponse> AsyncClientStreamingCall<TRequest, TResponse>(
+        ClientInterceptorContext<TRequest, TResponse> context, AsyncClientStreamingCallContinuation<TRequest, TResponse> continuation) =>
+            continuation(Named(context));
 
-    public override AsyncDuplexStreamingCall<TRequest, TResponse> AsyncDuplexStreamingCall<TRequest, TResponse>(ClientInterceptorContext<TRequest, TResponse> context, AsyncDuplexStreamingCallContinuation<TRequest, TResponse> continuation) =>
-        continuation(Named(context));
+    public override AsyncDuplexStreamingCall<TRequest, TResponse> AsyncDuplexStreamingCall<TRequest, TResponse>(
+        ClientInterceptorContext<TRequest, TResponse> context, AsyncDuplexStreamingCallContinuation<TRequest, TResponse> continuation) =>
+            continuation(Named(context));
 
     private ClientInterceptorContext<TRequest, TResponse> Named<TRequest, TResponse>(ClientInterceptorContext<TRequest, TResponse> context)
         where TRequest : class

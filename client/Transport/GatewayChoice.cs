@@ -65,7 +65,8 @@ internal sealed class GatewayChoice : IDestinations
         : new Destination(null, Failure);
 
     /// <inheritdoc/>
-    public Destination ForStream(ShardRoute? route, int turn, bool atAnyReplica) => TryNext(out var address) ? new Destination(address, null) : new Destination(null, Failure);
+    public Destination ForStream(ShardRoute? route, int turn, bool atAnyReplica) =>
+        TryNext(out var address) ? new Destination(address, null) : new Destination(null, Failure);
 
     /// <inheritdoc/>
     public CallInvoker OperatorCalls(CallRouter calls, NodeChannels channels) => new RouterFanOut(this, channels);

@@ -15,7 +15,8 @@ internal sealed class GrpcConnector(TlsConnector connector, int callsInFlightMax
     /// <summary>The cluster that streams of calls are meant for.</summary>
     public ExpectedCluster Cluster { get; init; } = new();
 
-    public INodeConnection Connect(string address) => new NodeConnection(address, connector, callsInFlightMax, log, connectTimeMax ?? NodeHandler.ConnectTimeMax) { Cluster = Cluster };
+    public INodeConnection Connect(string address) =>
+        new NodeConnection(address, connector, callsInFlightMax, log, connectTimeMax ?? NodeHandler.ConnectTimeMax) { Cluster = Cluster };
 
     public async IAsyncEnumerable<V1.ShardMap> WatchMap(string address, [EnumeratorCancellation] CancellationToken cancellationToken)
     {

@@ -34,7 +34,8 @@ internal static class KvErrors
         {
             StatusCode.FailedPrecondition when reason == "CONDITION_FAILED" => ConditionFailed(status.Message, info),
             StatusCode.Unavailable or StatusCode.DeadlineExceeded => new KvUnavailableException(reason, status.Message),
-            StatusCode.OutOfRange when reason == "COMPACTED" => new KvCompactedException(status.Message, status.GetDetail<V1.Compacted>()?.Oldest.ToPosition() ?? default),
+            StatusCode.OutOfRange when reason == "COMPACTED" =>
+                new KvCompactedException(status.Message, status.GetDetail<V1.Compacted>()?.Oldest.ToPosition() ?? default),
             StatusCode.InvalidArgument => new KvInvalidRequestException(reason, status.Message),
             _ => new KvException(reason, status.Message),
         };

@@ -40,7 +40,8 @@ internal static class ManyKeys
         var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.ShardOf(keys[index].Span));
         var seen = read?.Mode == ReadMode.Session ? read.Seen.ToLookup(static position => position.ShardId) : null;
         var answers = await Task.WhenAll(groups.Select(group => GetOfShardAsync(
-            calls, keys, [.. group], OptionsOf(group.Key, read, seen), deadlineMs, cancellationToken, way with { BytesMax = way.PartBytesMax?.GetValueOrDefault(group.Key) ?? 0 }, group.Key, withLife))).ConfigureAwait(false);
+            calls, keys, [.. group], OptionsOf(group.Key, read, seen), deadlineMs,
+            cancellationToken, way with { BytesMax = way.PartBytesMax?.GetValueOrDefault(group.Key) ?? 0 }, group.Key, withLife))).ConfigureAwait(false);
         var largeBytes = 0L;
         foreach (var (_, indexes, response, error) in answers)
         {
@@ -59,7 +60,8 @@ internal static class ManyKeys
         if (largeBytes == 0)
             return (entries, null, null);
         // Small parts are requested again with the rest.
-        var sizes = answers.ToDictionary(static answer => answer.Shard, static answer => answer.Error is { } error ? CallStatus.LargeReplyBytes(error) : answer.Response!.CalculateSize());
+        var sizes = answers.ToDictionary(
+            static answer => answer.Shard, static answer => answer.Error is { } error ? CallStatus.LargeReplyBytes(error) : answer.Response!.CalculateSize());
         return ([], CallStatus.ReplyLarge(sizes.Values.Sum(static bytes => (long)bytes)), sizes.ToDictionary(
             static size => size.Key,
             // The room for a part never gets smaller, so that parts that grow in turn all fit in the end.
@@ -68,18 +70,21 @@ internal static class ManyKeys
 
     // Each part is a request of its own, and a node ignores the positions of other shards. With all positions in every part, the total size would be
     // multiplied by the number of shards.
-    private static ReadOptions? OptionsOf(ShardId shard, ReadOptions? read, ILookup<ShardId, Position>? seen) => read is null || read.Seen.Count == 0 || (seen is not null && shard == RouteTable.NoShard)
-        ? read
-        : new ReadOptions { Mode = read.Mode, Seen = { seen?[shard] ?? [] } };
+    private static ReadOptions? OptionsOf(ShardId shard, ReadOptions? read, ILookup<ShardId, Position>? seen) =>
+        read is null || read.Seen.Count == 0 || (seen is not null && shard == RouteTable.NoShard)
+            ? read
+            : new ReadOptions { Mode = read.Mode, Seen = { seen?[shard] ?? [] } };
 
     private static async Task<(ShardId Shard, int[] Indexes, GetManyResponse? Response, Status? Error)> GetOfShardAsync(
-        CallRouter calls, IReadOnlyList<ByteString> keys, int[] indexes, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way, ShardId shard, bool withLife)
+        CallRouter calls, IReadOnlyList<ByteString> keys,
+        int[] indexes, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way, ShardId shard, bool withLife)
     {
         var request = new GetManyRequest { Read = read, WithLife = withLife };
         foreach (var index in indexes)
             request.Keys.Add(keys[index]);
         var reply = await calls.CallAsync(
-            Method.GetMany, keys[indexes[0]].Memory, request.ToByteString(), deadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false, way: way).ConfigureAwait(false);
+            Method.GetMany, keys[indexes[0]].Memory,
+            request.ToByteString(), deadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false, way: way).ConfigureAwait(false);
         return (shard, indexes, reply.Error is null ? GetManyResponse.Parser.ParseFrom(reply.Response) : null, reply.Error);
     }
 }

@@ -45,7 +45,8 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : Oper
             ExamineRequest => AskAllAsync<ExamineResponse>(
                 () => calls.Table.AdminAddresses,
                 Ask,
-                static (node, address, error) => new ExamineResponse { Nodes = { new Admin.V1.NodeExamination { NodeId = node, Address = address, Error = error } } },
+                static (node, address, error) =>
+                    new ExamineResponse { Nodes = { new Admin.V1.NodeExamination { NodeId = node, Address = address, Error = error } } },
                 static answers => new ExamineResponse { Nodes = { answers.SelectMany(static answer => answer.Nodes) } },
                 deadlineMs, cancellationToken),
             ListOperationsRequest => AskAllAsync<ListOperationsResponse>(
@@ -106,13 +107,15 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : Oper
                 {
                     // Repeating it is harmless, and the next node may be reachable and answer.
                     attempts.Note(failure, node);
-                    if (failure.StatusCode is not (StatusCode.Unavailable or StatusCode.DeadlineExceeded) || Environment.TickCount64 >= deadlineMs || cancellationToken.IsCancellationRequested)
+                    if (failure.StatusCode is not (StatusCode.Unavailable or StatusCode.DeadlineExceeded)
+                        || Environment.TickCount64 >= deadlineMs || cancellationToken.IsCancellationRequested)
                         throw attempts.Weakest();
                 }
             }
             // The map may name no node. Then no node was asked.
             if (Environment.TickCount64 >= deadlineMs)
-                throw attempts.WeakestOr(CallStatus.Create(StatusCode.Unavailable, "NODE_UNREACHABLE", "The shard map names no node that could be asked. Nothing was applied; try again.", "no"));
+                throw attempts.WeakestOr(CallStatus.Create(
+                    StatusCode.Unavailable, "NODE_UNREACHABLE", "The shard map names no node that could be asked. Nothing was applied; try again.", "no"));
             await Task.Delay(RetryPauseMs, cancellationToken).ConfigureAwait(false);
         }
     }

@@ -3,9 +3,9 @@ namespace KvCluster.Client.Transport;
 /// <summary>The HTTP/2 connections to nodes and routers.</summary>
 internal static class NodeHandler
 {
-    // A connection of which nothing is heard is pinged after the first time and given up after the second. The handler looks at both once a second, so the second is two
-    // seconds in effect, and a connection whose packets are dropped on the way is noticed after three to four. A shorter wait would give up healthy ones where a collector
-    // or a machine pauses.
+    // A connection of which nothing is heard is pinged after the first time and given up after the second. The handler looks at both once a second, so the
+    // second is two seconds in effect, and a connection whose packets are dropped on the way is noticed after three to four. A shorter wait would give up
+    // healthy ones where a collector or a machine pauses.
     private static readonly TimeSpan PingDelay = TimeSpan.FromSeconds(1);
     private static readonly TimeSpan PingTimeout = TimeSpan.FromSeconds(1.5);
 

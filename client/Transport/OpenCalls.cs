@@ -138,8 +138,8 @@ internal sealed class OpenCalls
     private static int PlaceOf(ulong id) => (int)(id & ((1 << PlaceBits) - 1));
 
     /// <summary>
-    /// Answers a call that nobody waits for any more. If it was sent, its place is free for another. If not, it keeps the place until the sender finds it in the
-    /// queue and withdraws it, so that the queue never has more entries than there are places.
+    /// Answers a call that nobody waits for any more. If it was sent, its place is free for another. If not, it keeps the place until the sender finds it in
+    /// the queue and withdraws it, so that the queue never has more entries than there are places.
     /// </summary>
     private void End(ulong id, string failure, bool deadlinePassed)
     {

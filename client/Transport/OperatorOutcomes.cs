@@ -18,9 +18,12 @@ internal static class OperatorOutcomes
         if (failure.GetRpcStatus() is { } status && status.GetDetail<ErrorInfo>() is not null)
             return status;
         return WasNotSent(failure)
-            ? CallStatus.Create(StatusCode.Unavailable, "NODE_UNREACHABLE", $"No connection could be made to {asked} ({failure.Status.Detail}). Nothing was applied; try again.", "no")
+            ? CallStatus.Create(
+                StatusCode.Unavailable, "NODE_UNREACHABLE",
+                $"No connection could be made to {asked} ({failure.Status.Detail}). Nothing was applied; try again.", "no")
             : CallStatus.Create(
-                StatusCode.Unknown, "OUTCOME_UNKNOWN", $"The request was sent to {asked}, which did not answer, so its outcome is unknown ({failure.Status.Detail}). Check the cluster's status, or repeat the request, which is harmless.", "unknown");
+                StatusCode.Unknown, "OUTCOME_UNKNOWN", $"The request was sent to {asked}, which did not answer, so its outcome is unknown "
+                    + $"({failure.Status.Detail}). Check the cluster's status, or repeat the request, which is harmless.", "unknown");
     }
 
     /// <summary>Whether there was no connection, so that the call was not sent.</summary>
@@ -28,7 +31,8 @@ internal static class OperatorOutcomes
     {
         for (var cause = failure.Status.DebugException; cause is not null; cause = cause.InnerException)
         {
-            if (cause is HttpRequestException { HttpRequestError: HttpRequestError.ConnectionError or HttpRequestError.NameResolutionError or HttpRequestError.SecureConnectionError })
+            if (cause is HttpRequestException { HttpRequestError: HttpRequestError.ConnectionError
+                or HttpRequestError.NameResolutionError or HttpRequestError.SecureConnectionError })
                 return true;
             // The time for a connection has passed.
             if (cause is OperationCanceledException { InnerException: TimeoutException })

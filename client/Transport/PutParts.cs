@@ -2,7 +2,9 @@ using KvCluster.Client.Routing;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>Puts of several shards by today's map: a batch for each shard, in which they keep their order. Used by the client library and the router; one thread.</summary>
+/// <summary>
+/// Puts of several shards by today's map: a batch for each shard, in which they keep their order. Used by the client library and the router; one thread.
+/// </summary>
 /// <param name="table">The map.</param>
 /// <param name="capacity">About how many bytes they have together. Most are of one shard.</param>
 internal sealed class PutParts(RouteTable table, int capacity)

@@ -5,13 +5,14 @@ using Status = Google.Rpc.Status;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// Reads that go on from one shard to the next until they are whole: each node answers for its shard and says where the range continues. Used by the client library and the
-/// router; thread-safe.
+/// Reads that go on from one shard to the next until they are whole: each node answers for its shard and says where the range continues. Used by the client
+/// library and the router; thread-safe.
 /// </summary>
 internal static class RangeCalls
 {
     /// <summary>Counts the keys of a range over all its shards. The position is that of the last one.</summary>
-    public static async ValueTask<(CountResponse? Response, Status? Error)> CountAsync(CallRouter calls, CountRequest request, long deadlineMs, CancellationToken cancellationToken, ReplyWay way = default)
+    public static async ValueTask<(CountResponse? Response, Status? Error)> CountAsync(
+        CallRouter calls, CountRequest request, long deadlineMs, CancellationToken cancellationToken, ReplyWay way = default)
     {
         var rest = request.Clone();
         for (var count = 0ul; ;)
@@ -29,7 +30,8 @@ internal static class RangeCalls
     }
 
     /// <summary>Gets the nearest key, from the requested key's shard or from those beside it.</summary>
-    public static async ValueTask<(GetResponse? Response, Status? Error)> GetNearestAsync(CallRouter calls, GetRequest request, long deadlineMs, CancellationToken cancellationToken, ReplyWay way = default)
+    public static async ValueTask<(GetResponse? Response, Status? Error)> GetNearestAsync(
+        CallRouter calls, GetRequest request, long deadlineMs, CancellationToken cancellationToken, ReplyWay way = default)
     {
         var rest = request.Clone();
         while (true)
@@ -47,6 +49,7 @@ internal static class RangeCalls
     }
 
     private static ValueTask<RoutedReply> CallAsync(
-        CallRouter calls, Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way) =>
+        CallRouter calls,
+        Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way) =>
         calls.CallAsync(method, key, request.ToByteString(), deadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false, way: way);
 }

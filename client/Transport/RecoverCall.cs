@@ -5,8 +5,8 @@ using CoordinatorClient = KvCluster.Admin.V1.Coordinator.CoordinatorClient;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// The call that has the coordinator's records rebuilt. It is made to the endpoint itself first, because nodes that wait for their coordinator have no map; and to a node of the map if
-/// the endpoint is a port for clients, or a router. Thread-safe.
+/// The call that has the coordinator's records rebuilt. It is made to the endpoint itself first, because nodes that wait for their coordinator have no map; and
+/// to a node of the map if the endpoint is a port for clients, or a router. Thread-safe.
 /// </summary>
 internal sealed class RecoverCall(string endpoint, CallRouter calls, NodeChannels channels)
 {
@@ -22,7 +22,8 @@ internal sealed class RecoverCall(string endpoint, CallRouter calls, NodeChannel
             var address = addresses.Dequeue();
             try
             {
-                return await new CoordinatorClient(channels.To(address)).RecoverAsync(request, OperatorInvoker.OptionsOf(deadlineMs, cancellationToken)).ConfigureAwait(false);
+                return await new CoordinatorClient(channels.To(address))
+                    .RecoverAsync(request, OperatorInvoker.OptionsOf(deadlineMs, cancellationToken)).ConfigureAwait(false);
             }
             catch (RpcException failure) when (!isOfMap && failure.StatusCode == StatusCode.Unimplemented)
             {

@@ -79,7 +79,8 @@ internal sealed class ReplicaChoice(RouteTable table, NodeConnections connection
     }
 
     // The failure of the connection to the leader says most.
-    private string WhyNot(ShardRoute route) => table.Nodes.TryGetValue(route.LeaderId, out var address) && connections.To(address).Failure is { Length: > 0 } failure ? $": {failure}" : "";
+    private string WhyNot(ShardRoute route) =>
+        table.Nodes.TryGetValue(route.LeaderId, out var address) && connections.To(address).Failure is { Length: > 0 } failure ? $": {failure}" : "";
 
     // Spreads the reads of one client evenly over the replicas.
     private string? NextReplica(ShardRoute route)

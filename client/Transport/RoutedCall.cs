@@ -12,7 +12,8 @@ namespace KvCluster.Client.Transport;
 /// One call with all its attempts: what is asked, which attempts may be repeated, and what the call's outcome is after them. Made by <see cref="CallRouter"/>
 /// for each call and used by one thread at a time.
 /// </summary>
-internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, bool isIdentified, bool atAnyReplica)
+internal sealed class RoutedCall(
+    ClientRuntime runtime, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, bool isIdentified, bool atAnyReplica)
 {
     private const string ReplicaBehind = "REPLICA_BEHIND";
     private const string NoAnswer = "NO_ANSWER";

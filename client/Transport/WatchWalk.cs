@@ -9,18 +9,20 @@ using WatchMessage = KvCluster.Client.Transport.StreamMessage<KvCluster.V1.Watch
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// A watch over all shards of its range at once, each at its leader, or at another replica after that has failed, merged into one stream. A stream that breaks, or
-/// is silent for longer than a node ever is, is opened again elsewhere, after what was received. The watch ends if the journal does not have what follows, or no
-/// replica of a shard answers for the time allowed. Used by the client library and the router; each walk once.
+/// A watch over all shards of its range at once, each at its leader, or at another replica after that has failed, merged into one stream. A stream that breaks,
+/// or is silent for longer than a node ever is, is opened again elsewhere, after what was received. The watch ends if the journal does not have what follows,
+/// or no replica of a shard answers for the time allowed. Used by the client library and the router; each walk once.
 /// </summary>
 /// <remarks>
-/// A watch that begins anew passes no position on before each of its shards has told where it begins, and nothing else but entries that it begins with. So whoever
-/// has seen a change has a position of every shard, and misses nothing when resuming from them. While entries of some shards are still sent, the changes of the
-/// others are passed on as a part of the beginning, so that no shard waits for another one and loses its place in the journal.
+/// A watch that begins anew passes no position on before each of its shards has told where it begins, and nothing else but entries that it begins with. So
+/// whoever has seen a change has a position of every shard, and misses nothing when resuming from them. While entries of some shards are still sent, the
+/// changes of the others are passed on as a part of the beginning, so that no shard waits for another one and loses its place in the journal.
 /// </remarks>
 internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan patience)
 {
-    /// <summary>Nodes send something once a second. Longer than a pause of the garbage collector, and short enough that callers lose no more than five seconds.</summary>
+    /// <summary>
+    /// Nodes send something once a second. Longer than a pause of the garbage collector, and short enough that callers lose no more than five seconds.
+    /// </summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromSeconds(3);
 
     /// <summary>A message without content is sent while the beginning of other shards is awaited, so that the caller does not give up.</summary>
@@ -50,7 +52,9 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
     private long _bytesHeld;
     private Exception? _failure;
 
-    /// <summary>Told of each message's size in bytes when it is received. <see cref="Read"/> follows when the reader is done with it, or the watch ends.</summary>
+    /// <summary>
+    /// Told of each message's size in bytes when it is received. <see cref="Read"/> follows when the reader is done with it, or the watch ends.
+    /// </summary>
     public Action<long> Received { get; init; } = static _ => { };
 
     /// <inheritdoc cref="Received"/>
@@ -235,7 +239,9 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
                 throw part.Failure!;
             // The first replica to try next is another one, and need not be waited for.
             if (attempt > 0)
-                await calls.Runtime.DelayAsync(Longer(Pause * Math.Min(attempt, PausesMax), CallStatus.RetryDelayOf(part.Failure!.GetRpcStatus())), cancellationToken).ConfigureAwait(false);
+                await calls.Runtime.DelayAsync(
+                    Longer(Pause * Math.Min(attempt, PausesMax), CallStatus.RetryDelayOf(part.Failure!.GetRpcStatus())),
+                    cancellationToken).ConfigureAwait(false);
         }
     }
 
@@ -333,7 +339,8 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
                 return true;
             return part.IsCompacted = part.HasEntries && !_begun.Task.IsCompleted;
         }
-        return failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Aborted or StatusCode.ResourceExhausted or StatusCode.Internal or StatusCode.Cancelled;
+        return failure.StatusCode is StatusCode.Unavailable
+            or StatusCode.DeadlineExceeded or StatusCode.Aborted or StatusCode.ResourceExhausted or StatusCode.Internal or StatusCode.Cancelled;
     }
 
     private async Task<string> FindAddressAsync(Part part, int attempt, string? failed, long giveUpMs, CancellationToken cancellationToken)
@@ -352,13 +359,16 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
         }
     }
 
-    /// <summary>The leader first, which knows soonest what is committed; then replicas and leader in turn, but not the one that has just failed if there is another.</summary>
+    /// <summary>
+    /// The leader first, which knows soonest what is committed; then replicas and leader in turn, but not the one that has just failed if there is another.
+    /// </summary>
     private Destination ChooseFor(Part part, ShardRoute? route, int attempt, string? failed)
     {
         var choice = calls.Destinations.ForStream(route, attempt, atAnyReplica: false);
         if (attempt % 2 == 1)
             choice = calls.Destinations.ForStream(route, 0, atAnyReplica: true);
-        for (var left = route?.Nodes.Count ?? 1; left > 0 && (choice.Address is null || choice.Address == failed || part.Compacted.Contains(choice.Address)); left--)
+        for (var left = route?.Nodes.Count ?? 1; left > 0
+            && (choice.Address is null || choice.Address == failed || part.Compacted.Contains(choice.Address)); left--)
             choice = calls.Destinations.ForStream(route, 0, atAnyReplica: true) is { Address: not null } other ? other : choice;
         return choice;
     }

@@ -50,7 +50,8 @@ internal sealed class Child(string name, string program, IReadOnlyList<string> a
 
     private Process Start(LogLines log)
     {
-        var start = new ProcessStartInfo(program, arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true, UseShellExecute = false };
+        var start = new ProcessStartInfo(
+            program, arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true, UseShellExecute = false };
         Process process;
         try
         {

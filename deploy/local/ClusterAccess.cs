@@ -35,7 +35,8 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         }
         catch (OperationCanceledException) when (!stop.IsCancellationRequested)
         {
-            throw new LauncherException(ExitCodes.Unavailable, $"Some shards still have no leader after {ServeLimit.TotalMinutes} minutes. The logs are in {Path.Combine(options.Folder, "run")}. The data are kept; start again to retry.");
+            throw new LauncherException(ExitCodes.Unavailable, $"Some shards still have no leader after {ServeLimit.TotalMinutes} minutes. "
+                + $"The logs are in {Path.Combine(options.Folder, "run")}. The data are kept; start again to retry.");
         }
     }
 
@@ -50,12 +51,15 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         limit.CancelAfter(ServeLimit);
         try
         {
-            await Parallel.ForEachAsync(records, new ParallelOptions { MaxDegreeOfParallelism = SampleWritesOpen, CancellationToken = limit.Token }, async (record, cancellation) =>
-                await PutUntilAcknowledgedAsync(client, new PutRequest { Key = ByteString.CopyFromUtf8(record.Key), Value = ByteString.CopyFromUtf8(record.Value) }, cancellation));
+            await Parallel.ForEachAsync(
+                records, new ParallelOptions { MaxDegreeOfParallelism = SampleWritesOpen, CancellationToken = limit.Token }, async (record, cancellation) =>
+                    await PutUntilAcknowledgedAsync(
+                        client, new PutRequest { Key = ByteString.CopyFromUtf8(record.Key), Value = ByteString.CopyFromUtf8(record.Value) }, cancellation));
         }
         catch (OperationCanceledException) when (!stop.IsCancellationRequested)
         {
-            throw new LauncherException(ExitCodes.Unavailable, $"The sample was not loaded completely within {ServeLimit.TotalMinutes} minutes. The logs are in {Path.Combine(options.Folder, "run")}. Start again to retry.");
+            throw new LauncherException(ExitCodes.Unavailable, $"The sample was not loaded completely within {ServeLimit.TotalMinutes} minutes. "
+                + $"The logs are in {Path.Combine(options.Folder, "run")}. Start again to retry.");
         }
 
         return records.Length;
@@ -97,7 +101,8 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         try
         {
             var status = await client.GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow + CallLimit, cancellationToken: stop);
-            return status.Nodes.SelectMany(node => node.Replicas).Where(replica => replica.Role == Role.Leader).Select(replica => replica.Route.Shard).Distinct().Count();
+            return status.Nodes.SelectMany(node => node.Replicas)
+                .Where(replica => replica.Role == Role.Leader).Select(replica => replica.Route.Shard).Distinct().Count();
         }
         catch (RpcException e) when (IsPassing(e))
         {

@@ -20,7 +20,8 @@ internal sealed class ClusterInProcess : IRunningCluster
 
     public Task Failure { get; } = new TaskCompletionSource().Task;
 
-    public static async Task<ClusterInProcess> StartAsync(LocalOptions options, DataFolder folder, ICoordinator coordinator, ILoggerFactory logs, CancellationToken stop)
+    public static async Task<ClusterInProcess> StartAsync(
+        LocalOptions options, DataFolder folder, ICoordinator coordinator, ILoggerFactory logs, CancellationToken stop)
     {
         var cluster = new ClusterInProcess();
         try

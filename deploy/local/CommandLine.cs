@@ -6,14 +6,26 @@ namespace KvCluster.Local;
 /// <summary>The launcher's options and their checks, with one line for each mistake.</summary>
 internal static class CommandLine
 {
-    private static readonly Option<string> Data = new("--data") { Description = "Directory that keeps the cluster's data between runs.", DefaultValueFactory = _ => ".kvcluster", HelpName = "DIR" };
-    private static readonly Option<int?> Nodes = new("--nodes") { Description = $"New cluster only: number of nodes, 1 to {LocalOptions.NodesMax} (default {LocalOptions.NodesDefault}).", HelpName = "N" };
-    private static readonly Option<int?> Shards = new("--shards") { Description = $"New cluster only: number of shards, 1 to {LocalOptions.ShardsMax}, split evenly by the keys of the sample (default 1).", HelpName = "N" };
-    private static readonly Option<string?> SplitAt = new("--split-at") { Description = "New cluster only: keys at which shards begin, separated by commas: files/,packages/", HelpName = "KEYS" };
-    private static readonly Option<int> Port = new("--port") { Description = "Port of the router. Node N listens N ports above it, and for other nodes 10 + N ports above it.", DefaultValueFactory = _ => LocalOptions.PortDefault, HelpName = "PORT" };
-    private static readonly Option<int?> ConsolePort = new("--console-port") { Description = $"Port of the console (default: {LocalOptions.ConsolePortOffset} above --port). With --processes it is the router's, and node N has one N ports above it.", HelpName = "PORT" };
-    private static readonly Option<bool> Processes = new("--processes") { Description = "Run each node and the router as a process of its own, which is restarted when it dies." };
-    private static readonly Option<bool> Tls = new("--tls") { Description = "Use TLS between clients, router and nodes, with certificates that are kept in the data directory." };
+    private static readonly Option<string> Data =
+        new("--data") { Description = "Directory that keeps the cluster's data between runs.", DefaultValueFactory = _ => ".kvcluster", HelpName = "DIR" };
+    private static readonly Option<int?> Nodes = new(
+        "--nodes") { Description = $"New cluster only: number of nodes, 1 to {LocalOptions.NodesMax} (default {LocalOptions.NodesDefault}).", HelpName = "N" };
+    private static readonly Option<int?> Shards = new("--shards") { Description = $"New cluster only: number of shards, 1 to {LocalOptions.ShardsMax}, split "
+        + "evenly by the keys of the sample (default 1).", HelpName = "N" };
+    private static readonly Option<string?> SplitAt =
+        new("--split-at") { Description = "New cluster only: keys at which shards begin, separated by commas: files/,packages/", HelpName = "KEYS" };
+    private static readonly Option<int> Port = new("--port")
+    {
+        Description = "Port of the router. Node N listens N ports above it, and for other nodes 10 + N ports above it.",
+        DefaultValueFactory = _ => LocalOptions.PortDefault,
+        HelpName = "PORT"
+    };
+    private static readonly Option<int?> ConsolePort = new("--console-port") { Description = "Port of the console (default: "
+        + $"{LocalOptions.ConsolePortOffset} above --port). With --processes it is the router's, and node N has one N ports above it.", HelpName = "PORT" };
+    private static readonly Option<bool> Processes =
+        new("--processes") { Description = "Run each node and the router as a process of its own, which is restarted when it dies." };
+    private static readonly Option<bool> Tls =
+        new("--tls") { Description = "Use TLS between clients, router and nodes, with certificates that are kept in the data directory." };
     private static readonly Option<bool> Sample = new("--sample") { Description = "Load the sample data: about 2,000 package records under packages/." };
 
     // The cluster may take 5 s to stop. After that the process ends in any case.
@@ -37,7 +49,8 @@ internal static class CommandLine
 
     private static RootCommand Create(Func<LocalOptions, CancellationToken, Task<int>> run)
     {
-        var root = new RootCommand("Start a whole KvCluster on this machine: nodes, a router and a coordinator, on loopback addresses.") { Data, Nodes, Shards, SplitAt, Port, ConsolePort, Processes, Tls, Sample };
+        var root = new RootCommand("Start a whole KvCluster on this machine: nodes, a router and a coordinator, on loopback addresses.") { Data,
+            Nodes, Shards, SplitAt, Port, ConsolePort, Processes, Tls, Sample };
         root.SetAction((arguments, stop) => WrongIn(arguments) is { } wrong ? Task.FromResult(Refuse(wrong)) : run(OptionsOf(arguments), stop));
         return root;
     }

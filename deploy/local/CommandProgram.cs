@@ -4,8 +4,8 @@ namespace KvCluster.Local;
 internal static class CommandProgram
 {
     /// <summary>
-    /// Its path: beside the launcher if they were published together, else where the build puts it: artifacts/bin/PROJECT/CONFIGURATION/. Null if it is at neither
-    /// place, because the launcher was copied without it.
+    /// Its path: beside the launcher if they were published together, else where the build puts it: artifacts/bin/PROJECT/CONFIGURATION/. Null if it is at
+    /// neither place, because the launcher was copied without it.
     /// </summary>
     /// <param name="folder">That of the launcher.</param>
     public static string? FindFrom(string folder)

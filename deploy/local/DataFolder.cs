@@ -5,8 +5,8 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Local;
 
 /// <summary>
-/// The data directory of a local cluster: <c>node-N/</c> of each node, <c>coordinator/</c>, <c>run/</c> (logs and process ids), <c>admin-token</c> (for the console),
-/// <c>local.json</c> (the number of nodes and the shards) and <c>LOCK</c>, which a launcher holds while it runs and the system releases when it dies.
+/// The data directory of a local cluster: <c>node-N/</c> of each node, <c>coordinator/</c>, <c>run/</c> (logs and process ids), <c>admin-token</c> (for the
+/// console), <c>local.json</c> (the number of nodes and the shards) and <c>LOCK</c>, which a launcher holds while it runs and the system releases when it dies.
 /// </summary>
 /// <remarks>Opened before anything listens. A directory that cannot be used is a <see cref="LauncherException"/>.</remarks>
 internal sealed class DataFolder : IDisposable
@@ -50,7 +50,8 @@ internal sealed class DataFolder : IDisposable
         }
         catch (DirectoryInUseException)
         {
-            throw new LauncherException(ExitCodes.Unavailable, $"The data directory {path} is in use by another launcher. Stop that one, or choose another directory with --data.");
+            throw new LauncherException(
+                ExitCodes.Unavailable, $"The data directory {path} is in use by another launcher. Stop that one, or choose another directory with --data.");
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException or PlatformNotSupportedException)
         {
@@ -73,7 +74,8 @@ internal sealed class DataFolder : IDisposable
     {
         if (!File.Exists(ShapeFile))
         {
-            // Renamed into place, so that a crash leaves the whole file or none. Written before any subdirectory: a directory with subdirectories and no such file is refused.
+            // Renamed into place, so that a crash leaves the whole file or none. Written before any subdirectory: a directory with subdirectories and no such
+            // file is refused.
             File.WriteAllText(ShapeFile + ".new", JsonSerializer.Serialize(_shape, Json));
             File.Move(ShapeFile + ".new", ShapeFile, overwrite: true);
         }
@@ -91,17 +93,21 @@ internal sealed class DataFolder : IDisposable
         if (!File.Exists(file))
         {
             if (Directory.EnumerateDirectories(options.Folder).Any())
-                throw new LauncherException(ExitCodes.OtherFormat, $"The directory {options.Folder} is not empty and has no local.json, so it is not the data directory of a local cluster. Nothing was changed; choose another with --data.");
+                throw new LauncherException(ExitCodes.OtherFormat, $"The directory {options.Folder} is not empty and has no local.json, so it is not the data "
+                    + "directory of a local cluster. Nothing was changed; choose another with --data.");
             return new Shape(FormatVersion, options.Nodes ?? LocalOptions.NodesDefault, options.SplitKeys ?? []);
         }
 
         var shape = ReadShape(file);
         if (shape.Format != FormatVersion)
-            throw new LauncherException(ExitCodes.OtherFormat, $"The data directory {options.Folder} has format {shape.Format}, and this program uses format {FormatVersion}. Nothing was changed; choose another directory with --data.");
+            throw new LauncherException(ExitCodes.OtherFormat, $"The data directory {options.Folder} has format {shape.Format}, and this program uses format "
+                + $"{FormatVersion}. Nothing was changed; choose another directory with --data.");
         if (options.Nodes is { } nodes && nodes != shape.Nodes)
-            throw new LauncherException(ExitCodes.Usage, $"The data directory {options.Folder} has a cluster of {shape.Nodes} nodes. Omit --nodes, or choose another directory with --data.");
+            throw new LauncherException(ExitCodes.Usage, $"The data directory {options.Folder} has a cluster of {shape.Nodes} nodes. "
+                + "Omit --nodes, or choose another directory with --data.");
         if (options.SplitKeys is { } keys && !keys.SequenceEqual(shape.SplitAt, StringComparer.Ordinal))
-            throw new LauncherException(ExitCodes.Usage, $"The data directory {options.Folder} has a cluster of {shape.SplitAt.Count + 1} shards, split at other keys. Omit --shards and --split-at, or choose another directory with --data.");
+            throw new LauncherException(ExitCodes.Usage, $"The data directory {options.Folder} has a cluster of {shape.SplitAt.Count + 1} shards, split at "
+                + "other keys. Omit --shards and --split-at, or choose another directory with --data.");
         return shape;
     }
 

@@ -71,16 +71,19 @@ internal static class Launcher
     private static void MakeCertificates(LocalOptions options, DataFolder folder)
     {
         if (options.Tls && !File.Exists(options.TlsFilesOf("client")!.KeyFile))
-            DevelopmentCertificates.Create(options.Certificates, ClusterName, Enumerable.Range(1, folder.Nodes).Select(node => new NodeId((uint)node)), [], DateTimeOffset.UtcNow);
+            DevelopmentCertificates.Create(
+                options.Certificates, ClusterName, Enumerable.Range(1, folder.Nodes).Select(node => new NodeId((uint)node)), [], DateTimeOffset.UtcNow);
     }
 
     private static Task CreateShardsAsync(DataFolder folder, EmbeddedCoordinator coordinator, CancellationToken stop) => ClusterInit.CreateAsync(
-        coordinator, ClusterName, new NewCluster([.. Enumerable.Range(1, folder.Nodes).Select(node => new NodeId((uint)node))], Math.Min(ReplicasMax, folder.Nodes),
+        coordinator,
+        ClusterName, new NewCluster([.. Enumerable.Range(1, folder.Nodes).Select(node => new NodeId((uint)node))], Math.Min(ReplicasMax, folder.Nodes),
         [.. folder.SplitKeys.Select(key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]), stop);
 
-    private static async Task<IRunningCluster> StartAsync(LocalOptions options, DataFolder folder, EmbeddedCoordinator coordinator, ILoggerFactory logs, CancellationToken stop) => options.Processes
-        ? await ClusterOfProcesses.StartAsync(options, folder, coordinator, logs, stop)
-        : await ClusterInProcess.StartAsync(options, folder, coordinator, logs, stop);
+    private static async Task<IRunningCluster> StartAsync(
+        LocalOptions options, DataFolder folder, EmbeddedCoordinator coordinator, ILoggerFactory logs, CancellationToken stop) => options.Processes
+            ? await ClusterOfProcesses.StartAsync(options, folder, coordinator, logs, stop)
+            : await ClusterInProcess.StartAsync(options, folder, coordinator, logs, stop);
 
     private static async Task ServeAsync(LocalOptions options, DataFolder folder, IRunningCluster cluster, CancellationToken stop)
     {

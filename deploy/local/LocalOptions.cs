@@ -12,7 +12,8 @@ namespace KvCluster.Local;
 /// <param name="Processes">Whether nodes and router are processes of their own.</param>
 /// <param name="Tls">Whether nodes and router use TLS, with certificates in the directory.</param>
 /// <param name="Sample">Whether to load the sample data once the cluster serves.</param>
-internal sealed record LocalOptions(string Folder, int? Nodes, IReadOnlyList<string>? SplitKeys, int Port, int ConsolePort, bool Processes, bool Tls, bool Sample)
+internal sealed record LocalOptions(
+    string Folder, int? Nodes, IReadOnlyList<string>? SplitKeys, int Port, int ConsolePort, bool Processes, bool Tls, bool Sample)
 {
     /// <summary>Nodes of a new cluster.</summary>
     public const int NodesDefault = 3;

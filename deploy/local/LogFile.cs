@@ -25,7 +25,8 @@ internal sealed class LogFile(string path) : ILoggerProvider
         public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter)
         {
             if (IsEnabled(logLevel))
-                file.Add(string.Create(CultureInfo.InvariantCulture, $"{DateTimeOffset.UtcNow:yyyy-MM-dd HH:mm:ss.fff} {logLevel} {category}: {formatter(state, exception)}{(exception is null ? "" : $" | {exception}")}"));
+                file.Add(string.Create(CultureInfo.InvariantCulture, $"{DateTimeOffset.UtcNow:yyyy-MM-dd HH:mm:ss.fff} {logLevel} {category}: "
+                    + $"{formatter(state, exception)}{(exception is null ? "" : $" | {exception}")}"));
         }
     }
 }

@@ -3,8 +3,9 @@ using System.Text;
 namespace KvCluster.Local;
 
 /// <summary>
-/// A file of lines that begins anew with each run. Each line is written at the end that the file has by then: whoever shortens it, as <c>truncate</c> and <c>logrotate</c> do, must not
-/// leave a hole of zero bytes in front of the next line. A line for which the disk has no room is lost; a full disk ends neither the log nor the cluster. Any thread.
+/// A file of lines that begins anew with each run. Each line is written at the end that the file has by then: whoever shortens it, as <c>truncate</c> and
+/// <c>logrotate</c> do, must not leave a hole of zero bytes in front of the next line. A line for which the disk has no room is lost; a full disk ends neither
+/// the log nor the cluster. Any thread.
 /// </summary>
 internal sealed class LogLines(string path) : IDisposable
 {

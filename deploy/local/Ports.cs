@@ -36,6 +36,7 @@ internal static class Ports
             return;
         }
 
-        throw new LauncherException(ExitCodes.Unavailable, $"Port {port} for {what} is in use. Stop what uses it, perhaps another cluster, or choose other ports with {option}.");
+        throw new LauncherException(
+            ExitCodes.Unavailable, $"Port {port} for {what} is in use. Stop what uses it, perhaps another cluster, or choose other ports with {option}.");
     }
 }

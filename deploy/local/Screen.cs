@@ -8,11 +8,13 @@ internal static class Screen
     public static void Print(TextWriter output, LocalOptions options, DataFolder folder, int sampleRecords)
     {
         var kv = CommandProgram.FindFrom(AppContext.BaseDirectory);
-        output.WriteLine($"KvCluster {ProgramVersion.Short}: {Count(folder.Nodes, "node")}, {Count(folder.SplitKeys.Count + 1, "shard")}, {(options.Processes ? "each node a process of its own" : "all in this process")}");
+        output.WriteLine($"KvCluster {ProgramVersion.Short}: {Count(folder.Nodes, "node")}, {Count(folder.SplitKeys.Count + 1, "shard")}, "
+            + $"{(options.Processes ? "each node a process of its own" : "all in this process")}");
         output.WriteLine();
         output.WriteLine($"  router   {options.RouterAddress}   for kv and any gRPC client");
         for (var node = 1; node <= folder.Nodes; node++)
-            output.WriteLine($"  node {node}   {options.NodeAddress(node)}{(options.Processes ? $"   process id in {Path.Combine(folder.Run, $"node-{node}.pid")}" : "")}");
+            output.WriteLine(
+                $"  node {node}   {options.NodeAddress(node)}{(options.Processes ? $"   process id in {Path.Combine(folder.Run, $"node-{node}.pid")}" : "")}");
         output.WriteLine($"  console  {options.ConsoleAddress}{(options.Processes ? "   router" : "")}");
         for (var node = 1; options.Processes && node <= folder.Nodes; node++)
             output.WriteLine($"  console  {options.NodeConsoleAddress(node)}   node {node}");

@@ -153,7 +153,8 @@ internal sealed class ReplicaCore
     // All effects of the step before are performed.
     private void CheckJournal(in JournalRecord last, in JournalRecord durable)
     {
-        Invariant.Check(durable.Etag <= last.Etag && _context.Committed <= last.Etag, $"The journal ends at {last.Name}; {durable.Name} is durable and {_context.Committed} committed.");
+        Invariant.Check(durable.Etag <= last.Etag && _context.Committed <= last.Etag, $"The journal ends at {last.Name}; "
+            + $"{durable.Name} is durable and {_context.Committed} committed.");
         Invariant.Check(last.Etag.Epoch <= _context.Promised, $"The journal ends at {last.Name}, but epoch {_context.Promised} is promised.");
     }
 
@@ -175,7 +176,8 @@ internal sealed class ReplicaCore
             case Event.Truncated:
                 OnTruncated();
                 break;
-            case Event.RecordAppended or Event.BodiesSent or Event.ReadArrived or Event.TransferAsked or Event.ReplicasAsked or Event.SnapshotOpened or Event.SnapshotLost:
+            case Event.RecordAppended
+                or Event.BodiesSent or Event.ReadArrived or Event.TransferAsked or Event.ReplicasAsked or Event.SnapshotOpened or Event.SnapshotLost:
                 _leadership.Handle(happened);
                 break;
             case Event.ShardRecordRead read:
@@ -221,7 +223,8 @@ internal sealed class ReplicaCore
             _follower.Acknowledge();
         var wanted = _context.Control.Wanted;
         Invariant.Check(
-            Leader is null || (Leader.Epoch == wanted.PromisedEpoch && wanted.PromisedLeader == _context.Self && wanted.PromisedIncarnation == _context.Incarnation),
+            Leader is null
+                || (Leader.Epoch == wanted.PromisedEpoch && wanted.PromisedLeader == _context.Self && wanted.PromisedIncarnation == _context.Incarnation),
             $"This replica leads epoch {Leader?.Epoch}, but epoch {wanted.PromisedEpoch} is promised to replica {wanted.PromisedLeader}.");
         _leadership.PublishLease();
         _context.Control.Pump(_context.Effects, _context.NowUs);
@@ -278,7 +281,8 @@ internal sealed class ReplicaCore
                 OnLeaderFrame(frame);
                 break;
             case Frame.PayloadOneofCase.Ack or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Match or Frame.PayloadOneofCase.SnapshotAck
-                or Frame.PayloadOneofCase.TransferReady or Frame.PayloadOneofCase.ReadIndex or Frame.PayloadOneofCase.DigestReport or Frame.PayloadOneofCase.DigestDoubt:
+                or Frame.PayloadOneofCase.TransferReady
+                or Frame.PayloadOneofCase.ReadIndex or Frame.PayloadOneofCase.DigestReport or Frame.PayloadOneofCase.DigestDoubt:
                 if (Leader?.Epoch == frame.Epoch)
                     Leader.OnFrame(frame);
                 break;

@@ -10,13 +10,14 @@ using KvCluster.Storage.Inspection;
 namespace KvCluster.Node;
 
 /// <summary>
-/// kv-node aside: lists and deletes copies of replicas that a node has set aside. It reads no settings, and the node may be running: it has no file of them open
-/// (<see cref="AsideCopies"/>).
+/// kv-node aside: lists and deletes copies of replicas that a node has set aside. It reads no settings, and the node may be running: it has no file of them
+/// open (<see cref="AsideCopies"/>).
 /// </summary>
 internal static class AsideCommand
 {
     private static readonly Argument<string> DataDirectory = new("DATA") { Description = "The node's data directory." };
-    private static readonly Argument<string> Name = new("COPY") { Description = "The copy's name, as 'list' prints it: the shard, or the shard with '-later'." };
+    private static readonly Argument<string> Name =
+        new("COPY") { Description = "The copy's name, as 'list' prints it: the shard, or the shard with '-later'." };
     private static readonly Option<bool> AcceptLoss = new("--accept-loss") { Description = "Do it. Without this, it is only said what is in the copy." };
 
     public static Command Create()
@@ -25,7 +26,8 @@ internal static class AsideCommand
         list.SetAction(arguments => AsUserOfTheNode(() => List(arguments)));
         var remove = new Command("remove", "Deletes a copy for its space, also while the node runs.") { DataDirectory, Name, AcceptLoss };
         remove.SetAction(arguments => AsUserOfTheNode(() => Remove(arguments)));
-        return new Command("aside", "Lists and deletes copies of replicas that were damaged or outdated, which a node keeps for whoever wants to examine them.") { list, remove };
+        return new Command("aside", "Lists and deletes copies of replicas that were damaged or outdated, which a node keeps for whoever wants to examine "
+            + "them.") { list, remove };
     }
 
     private static int List(ParseResult arguments)
@@ -50,7 +52,8 @@ internal static class AsideCommand
         if (!arguments.GetValue(AcceptLoss))
         {
             Console.WriteLine(
-                $"Nothing was changed. If `kv status` shows a leader and all replicas of shard {found.Shard}, nobody needs the copy: repeat this with {AcceptLoss.Name}. "
+                $"Nothing was changed. If `kv status` shows a leader and all replicas of shard {found.Shard}, nobody needs the copy: "
+                + $"repeat this with {AcceptLoss.Name}. "
                 + "If it does not, the copy may have data that nobody else has: keep it, or move it to another disk.");
             return ExitCodes.Done;
         }
@@ -74,7 +77,8 @@ internal static class AsideCommand
     private static void Write(AsideCopy copy, CopyExtent extent)
     {
         var newest = extent.Newest is { } etag ? $"its newest record is {EtagText.Of(etag)}" : $"its newest record cannot be determined: {extent.WhyUnknown}";
-        Console.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{copy.Name,-12} {AsideCopies.BytesOf(copy) / 1e6:N1} MB, replica {extent.Replica} of shard {copy.Shard}; {newest}"));
+        Console.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{copy.Name,-12} {AsideCopies.BytesOf(copy) / 1e6:N1} MB, replica {extent.Replica} of "
+            + $"shard {copy.Shard}; {newest}"));
     }
 
     private static int AsUserOfTheNode(Func<int> run)

@@ -8,26 +8,33 @@ using KvCluster.Tls;
 namespace KvCluster.Node;
 
 /// <summary>
-/// kv-node certs: creates an authority and certificates, as files for trying TLS, or as secrets of Kubernetes for a release of the chart. It reads no settings, because
-/// the files are for other processes.
+/// kv-node certs: creates an authority and certificates, as files for trying TLS, or as secrets of Kubernetes for a release of the chart. It reads no settings,
+/// because the files are for other processes.
 /// </summary>
 internal static class CertsCommand
 {
     private const string AllNodes = "all";
 
-    private static readonly Argument<string> Folder = new("DIR") { Description = "Directory to write them to. If one of the files already exists, nothing is written." };
-    private static readonly Option<string> Cluster = new("--cluster") { Description = "The cluster's name.", DefaultValueFactory = _ => "local", HelpName = "NAME" };
-    private static readonly Option<string> Nodes = new("--nodes") { Description = $"The ids of its nodes, separated by commas, or '{AllNodes}' for one certificate that all nodes share, as in a secret of the chart.", DefaultValueFactory = _ => "1,2,3", HelpName = "IDS" };
-    private static readonly Option<string?> Hosts = new("--hosts") { Description = "Names and addresses by which nodes and routers are reached, separated by commas, besides loopback.", HelpName = "NAMES" };
+    private static readonly Argument<string> Folder =
+        new("DIR") { Description = "Directory to write them to. If one of the files already exists, nothing is written." };
+    private static readonly Option<string> Cluster =
+        new("--cluster") { Description = "The cluster's name.", DefaultValueFactory = _ => "local", HelpName = "NAME" };
+    private static readonly Option<string> Nodes = new("--nodes") { Description = $"The ids of its nodes, separated by commas, or '{AllNodes}' for one "
+        + "certificate that all nodes share, as in a secret of the chart.", DefaultValueFactory = _ => "1,2,3", HelpName = "IDS" };
+    private static readonly Option<string?> Hosts = new(
+        "--hosts") { Description = "Names and addresses by which nodes and routers are reached, separated by commas, besides loopback.", HelpName = "NAMES" };
 
-    private static readonly Option<string> Authority = new("--authority") { Description = "The secret with the authority, ca.crt and ca.key. It is created if it does not exist.", Required = true, HelpName = "SECRET" };
+    private static readonly Option<string> Authority = new("--authority") { Description = "The secret with the authority, ca.crt and ca.key. "
+        + "It is created if it does not exist.", Required = true, HelpName = "SECRET" };
     private static readonly Option<string[]> Certificates = new("--certificate")
     {
-        Description = "A secret with a certificate of the authority, and after '=' its names and addresses, separated by commas; without them it is for clients. May be repeated.",
+        Description = "A secret with a certificate of the authority, and after '=' its names and addresses, separated by commas; "
+            + "without them it is for clients. May be repeated.",
         Required = true,
         HelpName = "SECRET=NAMES",
     };
-    private static readonly Option<string[]> Labels = new("--label") { Description = "A label of secrets that are created. May be repeated.", HelpName = "NAME=VALUE" };
+    private static readonly Option<string[]> Labels =
+        new("--label") { Description = "A label of secrets that are created. May be repeated.", HelpName = "NAME=VALUE" };
 
     public static Command Create()
     {
@@ -35,7 +42,8 @@ internal static class CertsCommand
         init.SetAction(arguments => Init(arguments));
         var secrets = new Command(
             "secrets",
-            "In a pod of Kubernetes: creates an authority and certificates as secrets, and renews certificates with less than a third of their time left or with other names. What exists and will do is kept.")
+            "In a pod of Kubernetes: creates an authority and certificates as secrets, and renews certificates with less than a third of their time left or "
+            + "with other names. What exists and will do is kept.")
         { Authority, Certificates, Labels };
         secrets.SetAction((arguments, stop) => SecretsAsync(arguments, stop));
         return new Command("certs", "Creates certificates, as files or as secrets of Kubernetes.") { init, secrets };
@@ -62,7 +70,8 @@ internal static class CertsCommand
         using var secrets = KubernetesSecrets.OfThisPod();
         try
         {
-            await new SecretCertificates(secrets, arguments.GetRequiredValue(Authority), labels, DateTimeOffset.UtcNow, Console.Out).EnsureAsync(wanted, stop).ConfigureAwait(false);
+            await new SecretCertificates(secrets, arguments.GetRequiredValue(Authority), labels, DateTimeOffset.UtcNow, Console.Out)
+                .EnsureAsync(wanted, stop).ConfigureAwait(false);
             return ExitCodes.Done;
         }
         catch (OperationCanceledException) when (stop.IsCancellationRequested)

@@ -15,8 +15,9 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node;
 
 /// <summary>
-/// What a node asks before it opens its data: the coordinator for the cluster's record, whether it runs already, and whether its directory is its newest, and the other nodes whether they
-/// have joined a later recovery. Waits for the coordinator's answers, and says why it waits. Used by <see cref="NodeHost"/> as it starts, by one task.
+/// What a node asks before it opens its data: the coordinator for the cluster's record, whether it runs already, and whether its directory is its newest, and
+/// the other nodes whether they have joined a later recovery. Waits for the coordinator's answers, and says why it waits. Used by <see cref="NodeHost"/> as it
+/// starts, by one task.
 /// </summary>
 /// <param name="options">The node's options.</param>
 /// <param name="coordinator">The coordinator.</param>
@@ -32,13 +33,16 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     /// Whether the node's directory is new. One that belonged to a cluster waits for that cluster: if its record is lost, a newly created cluster would be a
     /// different one. Beside such a node none is created, and by <c>bootstrap-nodes</c> only once all of these are new.
     /// </param>
-    /// <param name="known">The record that the directory goes by; null if it has none. A coordinator with an earlier recovery, or lower levels, is not followed.</param>
-    /// <param name="askOthers">Asks which recovery the other nodes have joined. A coordinator with an earlier one is not followed. Called once, because no node leaves a recovery.</param>
+    /// <param name="known">The record that the directory goes by; null if it has none. A coordinator with an earlier recovery, or lower levels, is not
+    /// followed.</param>
+    /// <param name="askOthers">Asks which recovery the other nodes have joined. A coordinator with an earlier one is not followed. Called once, because no node
+    /// leaves a recovery.</param>
     /// <param name="missing">Called each time the coordinator lacks the cluster to which the directory belongs, or has an earlier state of it.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>The record, and its value as it was read.</returns>
     /// <exception cref="DirectoryFormatException">This program does not support the cluster's levels.</exception>
-    public async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(bool mayCreate, ClusterRecord? known, Func<Task<JoinedElsewhere?>> askOthers, Func<Task> missing, CancellationToken cancellationToken)
+    public async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(
+        bool mayCreate, ClusterRecord? known, Func<Task<JoinedElsewhere?>> askOthers, Func<Task> missing, CancellationToken cancellationToken)
     {
         (ClusterRecord Record, string Text)? found = null;
         Task<JoinedElsewhere?>? others = null;
@@ -55,7 +59,8 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
                     if (alarms.MaySay(CoordinatorFence.Lost))
                         NodeLog.NotFollowed(log, CoordinatorFence.Lost);
                     await notice.KeepAsync(coordinator, cancellationToken).ConfigureAwait(false);
-                    return "the coordinator has none, but this data directory belongs to a cluster. Is it the right coordinator? If its data is lost, rebuild it from the nodes, and start none with an empty data directory before: kv admin coordinator recover";
+                    return "the coordinator has none, but this data directory belongs to a cluster. Is it the right coordinator? If its data is lost, rebuild "
+                        + "it from the nodes, and start none with an empty data directory before: kv admin coordinator recover";
                 }
                 await notice.KeepAsync(coordinator, cancellationToken).ConfigureAwait(false);
                 var waiting = await WaitingNodes.ReadAsync(coordinator, keys, cancellationToken).ConfigureAwait(false);
@@ -69,12 +74,14 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
                     NodeLog.CreatedCluster(log, options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
             }
             var record = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
-            if (record.ClusterId == known?.ClusterId && (CoordinatorFence.WhyOlder(record, known) ?? (await (others ??= askOthers()).ConfigureAwait(false))?.WhyOlder(record)) is { } older)
+            if (record.ClusterId == known?.ClusterId
+                && (CoordinatorFence.WhyOlder(record, known) ?? (await (others ??= askOthers()).ConfigureAwait(false))?.WhyOlder(record)) is { } older)
             {
                 await missing().ConfigureAwait(false);
                 if (alarms.MaySay(older))
                     NodeLog.NotFollowed(log, older);
-                return $"the coordinator is not followed, because {older}. Is it the one that the other nodes use? If so, raise its records to what the nodes know: kv admin coordinator recover";
+                return $"the coordinator is not followed, because {older}. Is it the one that the other nodes use? If so, raise its records to what the nodes "
+                    + "know: kv admin coordinator recover";
             }
             found = (record, read.Value);
             return null;
@@ -110,7 +117,9 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     {
         var rejoin = new Rejoin(options.Node, coordinator, keys, channelTo, options.RejoinWaitMax, log);
         var process = BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
-        await AskUntilAnsweredAsync(async () => await TryCountAsync(directory, rejoin, process, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
+        await AskUntilAnsweredAsync(
+            async () => await TryCountAsync(directory, rejoin, process, cancellationToken).ConfigureAwait(false), "its count of starts",
+            cancellationToken).ConfigureAwait(false);
         return directory.Starts.Put.Incarnation;
     }
 
@@ -141,10 +150,12 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     private ClusterRecord CheckLevel(ClusterRecord record)
     {
         if (options.Levels.WhyNot(record.FormatLevel, record.ContractLevel) is { } reason)
-            throw new DirectoryFormatException(options.DataDirectory, $"{reason} by this program (version {ProgramVersion.Full}); nothing was changed. Start the node with a version that supports it");
+            throw new DirectoryFormatException(options.DataDirectory, $"{reason} by this program (version {ProgramVersion.Full}); nothing was changed. "
+                + "Start the node with a version that supports it");
         return Lineage.Read(record.Lineage) != Lineage.None
             ? record
-            : throw new DirectoryFormatException(options.DataDirectory, $"the record of cluster {options.Cluster} has no lineage, so it was not written by a version that can be upgraded; nothing was changed. Create a new cluster");
+            : throw new DirectoryFormatException(options.DataDirectory, $"the record of cluster {options.Cluster} has no lineage, so it was not written by a "
+                + "version that can be upgraded; nothing was changed. Create a new cluster");
     }
 
     // The directory notes the start first, so that the coordinator has counted none that the directory does not know, unless it was not started last. An old
@@ -158,10 +169,12 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         if (before.IsOldCopy(counted) && await rejoin.TryAsync(directory, counted, cancellationToken).ConfigureAwait(false) is { } reason)
             return reason;
         directory.CountStart(before.Next(counted, process));
-        var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, RecordText.Format(directory.Starts.Put), 0, cancellationToken).ConfigureAwait(false);
+        var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, RecordText.Format(directory.Starts.Put), 0, cancellationToken)
+            .ConfigureAwait(false);
         if (set.Outcome == SetOutcome.Won)
             return null;
         directory.CountStart(before);
-        throw new StaleDirectoryException(options.DataDirectory, $"node {options.Node} was started elsewhere at the same time, with another copy of it; nothing was changed here. Only one copy can be the node's: stop the other process, or leave this one stopped");
+        throw new StaleDirectoryException(options.DataDirectory, $"node {options.Node} was started elsewhere at the same time, with another copy of it; "
+            + "nothing was changed here. Only one copy can be the node's: stop the other process, or leave this one stopped");
     }
 }

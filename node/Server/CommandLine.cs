@@ -32,8 +32,12 @@ internal static class CommandLine
     {
         Program.Add("run", "Runs a node until SIGTERM or Ctrl-C.", NodeSettings.RunTable, NodeSettings.CheckRun, RunAsync);
         Program.Add("init", "Creates a cluster: its shards and the placement of their replicas.", NodeSettings.InitTable, NodeSettings.CheckInit, InitAsync);
-        Program.Add("coordinator", "Serves the embedded coordinator to other processes.", NodeSettings.CoordinatorTable, NodeSettings.CheckCoordinator, CoordinateAsync);
-        Program.Add("coordinator-snapshot", "Saves the data of the coordinator, an etcd, into a file that `etcdutl snapshot restore` reads, and keeps the newest ones.", NodeSettings.SnapshotTable, NodeSettings.CheckSnapshot, SnapshotAsync);
+        Program.Add(
+            "coordinator", "Serves the embedded coordinator to other processes.", NodeSettings.CoordinatorTable, NodeSettings.CheckCoordinator,
+            CoordinateAsync);
+        Program.Add(
+            "coordinator-snapshot", "Saves the data of the coordinator, an etcd, into a file that `etcdutl snapshot restore` reads, and keeps the newest ones.",
+            NodeSettings.SnapshotTable, NodeSettings.CheckSnapshot, SnapshotAsync);
         Program.AddConfigShow("run", NodeSettings.RunTable, NodeSettings.CheckRun);
         Program.AddHealth();
         Program.Add(CertsCommand.Create());
@@ -49,7 +53,8 @@ internal static class CommandLine
         DirectoryFormatException or FormatVersionException => ExitCodes.OtherFormat,
         CorruptStoreException => ExitCodes.Damaged,
         IOException or PlatformNotSupportedException => ExitCodes.Unavailable,
-        StaleDirectoryException or ForeignDirectoryException or CoordinatorUnavailableException or CoordinatorAlarmException or ClusterConflictException => ExitCodes.Unavailable,
+        StaleDirectoryException or ForeignDirectoryException or CoordinatorUnavailableException or CoordinatorAlarmException or ClusterConflictException =>
+            ExitCodes.Unavailable,
         _ => ExitCodes.Internal,
     };
 
@@ -96,7 +101,8 @@ internal static class CommandLine
             // A Job whose pod ends with 0 has succeeded.
             return Program.Tell([$"Stopped before it was certain that the cluster '{name}' exists. The same command completes it."], ExitCodes.Unavailable);
         }
-        Console.WriteLine($"Created the cluster '{name}': {cluster.SplitKeys.Count + 1} shards of {cluster.ReplicationFactor} replicas on {cluster.Nodes.Count} nodes.");
+        Console.WriteLine(
+            $"Created the cluster '{name}': {cluster.SplitKeys.Count + 1} shards of {cluster.ReplicationFactor} replicas on {cluster.Nodes.Count} nodes.");
         return ExitCodes.Done;
     }
 
@@ -105,7 +111,8 @@ internal static class CommandLine
         using var logs = ProcessLogs.Create(settings);
         using var stopping = InputEnd.Link(settings.Get(CommonSettings.UntilStdinEnds), stop);
         await using var coordinator = EmbeddedCoordinator.Open(settings.Get(NodeSettings.Data)!, TimeProvider.System);
-        await using var server = await CoordinatorServer.StartAsync(coordinator, settings.Get(NodeSettings.Listen)!, logs, stopping.Token).ConfigureAwait(false);
+        await using var server = await CoordinatorServer.StartAsync(coordinator, settings.Get(NodeSettings.Listen)!, logs, stopping.Token)
+            .ConfigureAwait(false);
         await WaitAsync(stopping.Token).ConfigureAwait(false);
         return ExitCodes.Done;
     }
@@ -133,7 +140,8 @@ internal static class CommandLine
             var done = $"Saved the coordinator's data in '{saved.Path}': {saved.Bytes} bytes. Older snapshots deleted: {saved.Deleted}.";
             // The snapshot exists, so the command has succeeded. A Job that failed would be repeated, and each repetition would delete an older snapshot.
             if (saved.Untold is { } reason)
-                return Program.Tell([$"{done} But its time could not be put into the coordinator, so nodes take an earlier snapshot for the newest: {reason}"], ExitCodes.Done);
+                return Program.Tell(
+                    [$"{done} But its time could not be put into the coordinator, so nodes take an earlier snapshot for the newest: {reason}"], ExitCodes.Done);
             Console.WriteLine(done);
             return ExitCodes.Done;
         }
@@ -143,5 +151,6 @@ internal static class CommandLine
         }
     }
 
-    private static async Task WaitAsync(CancellationToken stop) => await Task.Delay(Timeout.Infinite, stop).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+    private static async Task WaitAsync(CancellationToken stop) =>
+        await Task.Delay(Timeout.Infinite, stop).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
 }

@@ -1,6 +1,6 @@
-// Reads and writes secrets of the namespace in which this pod runs, for kv-node certs secrets. It calls the API server over HTTP with the token of the pod's service
-// account, because it needs three calls and the image has no kubectl. One caller at a time. An IOException is one line that says which call failed; that call
-// changed nothing, unless its answer was lost.
+// Reads and writes secrets of the namespace in which this pod runs, for kv-node certs secrets. It calls the API server over HTTP with the token of the pod's
+// service account, because it needs three calls and the image has no kubectl. One caller at a time. An IOException is one line that says which call failed;
+// that call changed nothing, unless its answer was lost.
 using System.Globalization;
 using System.Net;
 using System.Net.Http.Headers;
@@ -39,7 +39,8 @@ internal sealed class KubernetesSecrets : IDisposable
     public KubernetesSecrets(Uri server, string accountFolder)
     {
         _server = server;
-        var policy = new X509ChainPolicy { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck, DisableCertificateDownloads = true };
+        var policy = new X509ChainPolicy { TrustMode = X509ChainTrustMode.CustomRootTrust,
+            RevocationMode = X509RevocationMode.NoCheck, DisableCertificateDownloads = true };
         var authorityFile = Path.Combine(accountFolder, "ca.crt");
         try
         {
@@ -64,7 +65,8 @@ internal sealed class KubernetesSecrets : IDisposable
     public static KubernetesSecrets OfThisPod()
     {
         if (Environment.GetEnvironmentVariable(HostVariable) is not { Length: > 0 } host)
-            throw new SettingsException([$"{HostVariable} is not set, so this is not a pod of Kubernetes; nothing was changed. 'certs init' writes the same certificates as files."]);
+            throw new SettingsException(
+                [$"{HostVariable} is not set, so this is not a pod of Kubernetes; nothing was changed. 'certs init' writes the same certificates as files."]);
         var port = Environment.GetEnvironmentVariable(PortVariable) is { Length: > 0 } given ? int.Parse(given, CultureInfo.InvariantCulture) : 443;
         return new KubernetesSecrets(new UriBuilder(Uri.UriSchemeHttps, host, port).Uri, AccountFolder);
     }
@@ -75,13 +77,15 @@ internal sealed class KubernetesSecrets : IDisposable
         var (status, answer) = await CallAsync(HttpMethod.Get, PathOf(name), body: null, $"read the secret '{name}'", cancellationToken).ConfigureAwait(false);
         if (status == HttpStatusCode.NotFound)
             return null;
-        var data = answer["data"]?.AsObject().ToDictionary(static one => one.Key, static one => Encoding.UTF8.GetString(Convert.FromBase64String(one.Value!.GetValue<string>()))) ?? [];
+        var data = answer["data"]?.AsObject()
+            .ToDictionary(static one => one.Key, static one => Encoding.UTF8.GetString(Convert.FromBase64String(one.Value!.GetValue<string>()))) ?? [];
         return new KubernetesSecret(name, answer["metadata"]!["resourceVersion"]!.GetValue<string>(), data);
     }
 
     /// <summary>Creates a secret.</summary>
     /// <returns>Whether it was created; otherwise it exists.</returns>
-    public async Task<bool> TryCreateAsync(string name, string type, IReadOnlyDictionary<string, string> labels, IReadOnlyDictionary<string, string> data, CancellationToken cancellationToken)
+    public async Task<bool> TryCreateAsync(
+        string name, string type, IReadOnlyDictionary<string, string> labels, IReadOnlyDictionary<string, string> data, CancellationToken cancellationToken)
     {
         var body = new JsonObject
         {
@@ -101,14 +105,16 @@ internal sealed class KubernetesSecrets : IDisposable
     public async Task<bool> TryChangeAsync(KubernetesSecret current, IReadOnlyDictionary<string, string> data, CancellationToken cancellationToken)
     {
         var body = new JsonObject { ["metadata"] = new JsonObject { ["resourceVersion"] = current.Version }, ["data"] = Encoded(data) };
-        var (status, _) = await CallAsync(HttpMethod.Patch, PathOf(current.Name), body, $"change the secret '{current.Name}'", cancellationToken).ConfigureAwait(false);
+        var (status, _) =
+            await CallAsync(HttpMethod.Patch, PathOf(current.Name), body, $"change the secret '{current.Name}'", cancellationToken).ConfigureAwait(false);
         return status is not (HttpStatusCode.Conflict or HttpStatusCode.NotFound);
     }
 
     public void Dispose() => _http.Dispose();
 
     // Returns the status with an empty answer if that is a conflict or not found, which the caller expects.
-    private async Task<(HttpStatusCode Status, JsonNode Answer)> CallAsync(HttpMethod method, string path, JsonObject? body, string what, CancellationToken cancellationToken)
+    private async Task<(HttpStatusCode Status, JsonNode Answer)> CallAsync(
+        HttpMethod method, string path, JsonObject? body, string what, CancellationToken cancellationToken)
     {
         using var request = new HttpRequestMessage(method, new Uri(_server, path));
         if (body is not null)
@@ -126,15 +132,19 @@ internal sealed class KubernetesSecrets : IDisposable
                 return (answer.StatusCode, new JsonObject());
             // A refusal of the server changes nothing. A failure may have come after the change.
             var outcome = (int)answer.StatusCode < 500 ? "It is unchanged." : "Run this again.";
-            throw new IOException($"The Kubernetes API server at {_server.Authority} refused to {what} ({(int)answer.StatusCode}): {ReasonOf(text)}. {outcome}");
+            throw new IOException(
+                $"The Kubernetes API server at {_server.Authority} refused to {what} ({(int)answer.StatusCode}): {ReasonOf(text)}. {outcome}");
         }
         catch (HttpRequestException failure)
         {
-            throw new IOException($"The Kubernetes API server at {_server.Authority} gave no answer when asked to {what}: {(failure.InnerException ?? failure).Message} Run this again.", failure);
+            throw new IOException($"The Kubernetes API server at {_server.Authority} gave no answer when asked to {what}: "
+                + $"{(failure.InnerException ?? failure).Message} Run this again.", failure);
         }
         catch (TaskCanceledException failure) when (!cancellationToken.IsCancellationRequested)
         {
-            throw new IOException($"The Kubernetes API server at {_server.Authority} gave no answer within {CallTimeMax.TotalSeconds:0} s when asked to {what}. Run this again.", failure);
+            throw new IOException(
+                $"The Kubernetes API server at {_server.Authority} gave no answer within {CallTimeMax.TotalSeconds:0} s when asked to {what}. Run this again.",
+                failure);
         }
         catch (JsonException failure)
         {
@@ -167,9 +177,11 @@ internal sealed class KubernetesSecrets : IDisposable
         }
     }
 
-    private string PathOf(string? name) => $"/api/v1/namespaces/{Uri.EscapeDataString(Namespace)}/secrets{(name is null ? "" : "/" + Uri.EscapeDataString(name))}";
+    private string PathOf(string? name) =>
+        $"/api/v1/namespaces/{Uri.EscapeDataString(Namespace)}/secrets{(name is null ? "" : "/" + Uri.EscapeDataString(name))}";
 
-    private static JsonObject Encoded(IReadOnlyDictionary<string, string> data) => ObjectOf(data, static value => Convert.ToBase64String(Encoding.UTF8.GetBytes(value)));
+    private static JsonObject Encoded(IReadOnlyDictionary<string, string> data) =>
+        ObjectOf(data, static value => Convert.ToBase64String(Encoding.UTF8.GetBytes(value)));
 
     private static JsonObject ObjectOf(IReadOnlyDictionary<string, string> entries, Func<string, string> write) =>
         new(entries.Select(one => KeyValuePair.Create(one.Key, (JsonNode?)JsonValue.Create(write(one.Value)))));

@@ -75,7 +75,8 @@ internal sealed class NodeHost : IAsyncDisposable
     /// <exception cref="StaleDirectoryException">The data directory is not the node's newest, and the node must not continue without that one.</exception>
     /// <exception cref="UnusableFileException">A file of <see cref="NodeOptions.Tls"/> is not usable.</exception>
     /// <exception cref="IOException">It cannot listen: a port is in use, or an address is not this machine's or not allowed.</exception>
-    public static async Task<NodeHost> StartAsync(NodeOptions options, ICoordinator coordinator, ProcessHealth health, ILoggerFactory logs, CancellationToken cancellationToken)
+    public static async Task<NodeHost> StartAsync(
+        NodeOptions options, ICoordinator coordinator, ProcessHealth health, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         var host = new NodeHost(options, health, logs.CreateLogger<NodeHost>());
         try
@@ -187,11 +188,15 @@ internal sealed class NodeHost : IAsyncDisposable
         Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         var entry = new ClusterEntry(_options, coordinator, keys, _health, _log);
         var unguarded = coordinator;
-        var (cluster, clusterText) = await WaitForClusterAsync(entry, directory, listenPeers, tls, hosted => RecoveryOf(unguarded, keys, directory, hosted, channelTo, static () => []), channelTo, logs, cancellationToken).ConfigureAwait(false);
+        var (cluster, clusterText) = await WaitForClusterAsync(
+            entry, directory, listenPeers, tls, hosted => RecoveryOf(unguarded, keys, directory, hosted, channelTo, static () => []), channelTo, logs,
+            cancellationToken).ConfigureAwait(false);
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId, Lineage.Read(cluster.Lineage));
         var pays = directory.MeasureWhatPays();
-        NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression ? "compressed" : "not compressed", pays.JournalWrites);
+        NodeLog.JournalOptions(
+            _log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression ? "compressed" : "not compressed",
+            pays.JournalWrites);
         await entry.RefuseToRunTwiceAsync(channelTo, cancellationToken).ConfigureAwait(false);
         // Before the start is counted. A node whose port is taken is started again and again, and no start of it ever runs.
         var (listen, port) = Reserve("the port", new Uri(_options.Listen));
@@ -225,35 +230,48 @@ internal sealed class NodeHost : IAsyncDisposable
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var memory = new MemoryAccount((long)_options.MemoryBudgetMebibytes << 20, BootClock.Instance);
         metrics.Stores = memory;
-        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, StorageOf(cluster, pays), memory, metrics, logs));
+        var shards = Own(
+            "the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, StorageOf(cluster, pays), memory, metrics, logs));
         _shards = shards;
         DiskFailed = shards.DiskFailed;
-        _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
+        _ = DiskFailed.ContinueWith(
+            failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
         Meter = metrics.Meter;
         Own("the readings", new NodeReadings(metrics, map, shards, peers, directory, _log));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var voters = new StayingVoters(identity, map, shards, peers, BootClock.Instance);
-        var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
-        var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
-        Own("the space of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log)
+        var replacement = Own("the replacement of replicas", new ReplicaReplacement(
+            identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
+        var replicas = Own("the placement of replicas", new ReplicaPlacement(
+            coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
+        Own("the space of retired replicas", new RetiredReplicas(
+            directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log)
         {
             IsRoomLacking = () => shards.All.Any(static shard => shard.LacksRoom is not null),
         });
         var witness = new CopyWitness(identity, shards, coordinator);
-        var copies = Own("the space of copies that were set aside", new CopyRelease(identity, directory, map, shards, peers, witness, coordinator, metrics, _log));
-        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => fence.Refusal };
+        var copies = Own(
+            "the space of copies that were set aside", new CopyRelease(identity, directory, map, shards, peers, witness, coordinator, metrics, _log));
+        var examiner = new NodeDiagnostics(
+            identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files,
+            TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => fence.Refusal };
         var found = new OperatorShards(identity, shards);
         var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
         var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, voters, examiner, new ClusterLevels(coordinator, keys, _log));
-        var recovery = RecoveryOf(measured, keys, directory, shards, channelTo, () => peers.ReadLinks().Where(static link => link.IsUp).Select(static link => link.Node));
+        var recovery = RecoveryOf(
+            measured, keys, directory, shards, channelTo, () => peers.ReadLinks().Where(static link => link.IsUp).Select(static link => link.Node));
         var coordinatorCalls = new CoordinatorService(recovery.Recovery);
         var reads = Own("the threads of reads", ReadThreads.Start());
         var watches = Own("the watches", new WatchHubs(shards.Threads.Options, BootClock.Instance, logs.CreateLogger<WatchHubs>()));
         metrics.Watchers = () => watches.Watchers;
         metrics.WatchLag = () => watches.LagMax;
-        Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, coordinatorCalls, _grpcHealth, metrics, watches, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
-        Own("the server for nodes", await ServePeersAsync(identity, peers, voters, replaceCalls, witness, admin, coordinatorCalls, recovery.Reporter, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(
+            identity, map, shards, reads, placement, admin, coordinatorCalls, _grpcHealth, metrics, watches, logs, listen, tls, port,
+            cancellationToken).ConfigureAwait(false));
+        Own("the server for nodes", await ServePeersAsync(
+            identity, peers, voters, replaceCalls, witness, admin, coordinatorCalls, recovery.Reporter, logs, listenPeers, tls, peerPort,
+            cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent, shards.Threads.Timers);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -272,9 +290,12 @@ internal sealed class NodeHost : IAsyncDisposable
         NodeLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts.Put.Starts);
     }
 
-    // While the coordinator lacks the cluster, or has an older state of it, this node tells others what it knows, and an operator may have the records rebuilt through it.
+    // While the coordinator lacks the cluster, or has an older state of it, this node tells others what it knows, and an operator may have the records rebuilt
+    // through it.
     private async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(
-        ClusterEntry entry, NodeDirectory directory, Uri listenPeers, ServerTls? tls, Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf, Func<NodeId, string, GrpcChannel> channelTo, ILoggerFactory logs, CancellationToken cancellationToken)
+        ClusterEntry entry,
+        NodeDirectory directory, Uri listenPeers, ServerTls? tls, Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf,
+        Func<NodeId, string, GrpcChannel> channelTo, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         OwnedServer? waiting = null;
         try
@@ -284,7 +305,8 @@ internal sealed class NodeHost : IAsyncDisposable
                 mayCreate: !directory.IsClaimed,
                 directory.Known.Cluster,
                 () => JoinedElsewhere.FindAsync(_options.Node, directory.Known, channelTo, cancellationToken),
-                async () => waiting ??= listenPeers.Port == 0 ? null : await ServeWaitingAsync(recoveryOf(null), logs, listenPeers, tls, cancellationToken).ConfigureAwait(false),
+                async () => waiting ??= listenPeers.Port == 0 ? null
+                    : await ServeWaitingAsync(recoveryOf(null), logs, listenPeers, tls, cancellationToken).ConfigureAwait(false),
                 cancellationToken).ConfigureAwait(false);
         }
         finally
@@ -294,16 +316,21 @@ internal sealed class NodeHost : IAsyncDisposable
         }
     }
 
-    private (NodeReporter Reporter, CoordinatorRecovery Recovery) RecoveryOf(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, ShardHost? shards, Func<NodeId, string, GrpcChannel> channelTo, Func<IEnumerable<NodeId>> hears)
+    private (NodeReporter Reporter, CoordinatorRecovery Recovery) RecoveryOf(
+        ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, ShardHost? shards, Func<NodeId, string, GrpcChannel> channelTo,
+        Func<IEnumerable<NodeId>> hears)
     {
         var reporter = new NodeReporter(_options.Node, directory, shards, coordinator, keys, hears);
-        return (reporter, new CoordinatorRecovery(_options.Node, coordinator, keys, reporter.ReportAsync, reporter.Release, channelTo, BootClock.Instance, _log));
+        return (
+            reporter, new CoordinatorRecovery(_options.Node, coordinator, keys, reporter.ReportAsync, reporter.Release, channelTo, BootClock.Instance, _log));
     }
 
-    private async Task<OwnedServer> ServeWaitingAsync((NodeReporter Reporter, CoordinatorRecovery Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)
+    private async Task<OwnedServer> ServeWaitingAsync(
+        (NodeReporter Reporter, CoordinatorRecovery Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
-        builder.Services.AddSingleton(new RecoveryService(recovery.Reporter, _options.Cluster, tls?.Files)).AddSingleton(new CoordinatorService(recovery.Recovery));
+        builder.Services.AddSingleton(new RecoveryService(recovery.Reporter, _options.Cluster, tls?.Files)).AddSingleton(
+            new CoordinatorService(recovery.Recovery));
         builder.Services.AddUnreadableRequests();
         builder.Services.AddCallsUnservedYet(_options.Node, _options.Cluster);
         builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax);
@@ -340,11 +367,14 @@ internal sealed class NodeHost : IAsyncDisposable
 
     // For nodes and operators: requests of up to 32 MiB, streams that never end, and with TLS certificates required from everybody.
     private static async Task<OwnedServer> ServePeersAsync(
-        NodeIdentity identity, PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness, AdminService admin, CoordinatorService coordinatorCalls, NodeReporter reporter, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort port, CancellationToken cancellationToken)
+        NodeIdentity identity,
+        PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness, AdminService admin, CoordinatorService coordinatorCalls,
+        NodeReporter reporter, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort port, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         port.GiveTo(builder);
-        builder.Services.AddSingleton(peers).AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements, witness)).AddSingleton(admin);
+        builder.Services.AddSingleton(peers)
+            .AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements, witness)).AddSingleton(admin);
         builder.Services.AddSingleton(new RecoveryService(reporter, identity.Cluster, tls?.Files)).AddSingleton(coordinatorCalls);
         builder.Services.AddUnreadableRequests();
         builder.Services.AddUnservedCalls(identity.Node);
@@ -390,7 +420,8 @@ internal sealed class NodeHost : IAsyncDisposable
         services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Threads.Options);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
         services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads);
-        services.AddSingleton(_ => new KeptSnapshots(BootClock.Instance, shards.Threads.Options.SnapshotAgeMax)).AddSingleton<KvCalls>().AddSingleton<KvScans>();
+        services.AddSingleton(_ => new KeptSnapshots(BootClock.Instance, shards.Threads.Options.SnapshotAgeMax))
+            .AddSingleton<KvCalls>().AddSingleton<KvScans>();
         services.AddSingleton(QueryMemory.For(_options.CallMemoryMebibytes));
         services.AddSingleton(watches).AddSingleton<KvWatches>();
         services.AddReflection(_options.ServeAdmin);

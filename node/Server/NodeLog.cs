@@ -8,7 +8,9 @@ internal static partial class NodeLog
     [LoggerMessage(1, LogLevel.Information, "Node {Node} of cluster {Cluster} serves at {Address}, start {Starts}")]
     public static partial void Serves(ILogger log, NodeId node, string cluster, string address, ulong starts);
 
-    [LoggerMessage(43, LogLevel.Information, "As measured on this disk, new journal segments are {Filled}, large records are {Compressed}, and up to {Writes} journal writes are in flight")]
+    [LoggerMessage(
+        43, LogLevel.Information,
+        "As measured on this disk, new journal segments are {Filled}, large records are {Compressed}, and up to {Writes} journal writes are in flight")]
     public static partial void JournalOptions(ILogger log, string filled, string compressed, int writes);
 
     [LoggerMessage(7, LogLevel.Information, "Node {Node} stopped")]
@@ -23,6 +25,8 @@ internal static partial class NodeLog
     [LoggerMessage(6, LogLevel.Information, "Waiting for {What} of cluster {Cluster}: {Reason}")]
     public static partial void WaitsForCluster(ILogger log, string what, string cluster, string reason);
 
-    [LoggerMessage(53, LogLevel.Critical, "ALARM: the coordinator is not followed: {Reason}. The node waits; see 'The coordinator's data is lost' in deploy/OPERATIONS.md")]
+    [LoggerMessage(
+        53, LogLevel.Critical,
+        "ALARM: the coordinator is not followed: {Reason}. The node waits; see 'The coordinator's data is lost' in deploy/OPERATIONS.md")]
     public static partial void NotFollowed(ILogger log, string reason);
 }

@@ -1,6 +1,7 @@
-// The certificates of a release on Kubernetes: creates the secrets that its programs use, and renews them. Jobs of the chart run it, perhaps two at once, and again
-// after a failure at any point. So every step looks at what is stored: what exists and will do is kept, and an authority, once stored, is the only one. A change is
-// conditional on what was read. An exception is one line that says what is wrong; what was written before it is complete in itself, and running it again continues.
+// The certificates of a release on Kubernetes: creates the secrets that its programs use, and renews them. Jobs of the chart run it, perhaps two at once, and
+// again after a failure at any point. So every step looks at what is stored: what exists and will do is kept, and an authority, once stored, is the only one. A
+// change is conditional on what was read. An exception is one line that says what is wrong; what was written before it is complete in itself, and running it
+// again continues.
 using System.Net;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
@@ -15,7 +16,8 @@ namespace KvCluster.Node;
 /// <param name="labels">For secrets that are created.</param>
 /// <param name="now">The time of certificates that are made, and by which others have expired.</param>
 /// <param name="output">Gets a line for each secret.</param>
-internal sealed class SecretCertificates(KubernetesSecrets secrets, string authorityName, IReadOnlyDictionary<string, string> labels, DateTimeOffset now, TextWriter output)
+internal sealed class SecretCertificates(
+    KubernetesSecrets secrets, string authorityName, IReadOnlyDictionary<string, string> labels, DateTimeOffset now, TextWriter output)
 {
     /// <summary>The kind of secrets with a certificate and its key, as cert-manager creates them.</summary>
     private const string CertificateType = "kubernetes.io/tls";
@@ -47,14 +49,17 @@ internal sealed class SecretCertificates(KubernetesSecrets secrets, string autho
             return SecretAuthority.Read(there, now);
         foreach (var one in wanted)
         {
-            if (await secrets.FindAsync(one.Secret, cancellationToken).ConfigureAwait(false) is { } left && left.Data.ContainsKey(DevelopmentCertificates.CertificateFile))
+            if (await secrets.FindAsync(one.Secret, cancellationToken).ConfigureAwait(false) is { } left
+                && left.Data.ContainsKey(DevelopmentCertificates.CertificateFile))
             {
-                throw new IOException($"The secret '{one.Secret}' has a certificate, but there is no secret '{authorityName}' with its authority; nothing was changed. "
-                    + $"Programs that trust the former authority would refuse a new one. Restore '{authorityName}', or delete '{one.Secret}'.");
+                throw new IOException(
+                    $"The secret '{one.Secret}' has a certificate, but there is no secret '{authorityName}' with its authority; nothing was changed. "
+                        + $"Programs that trust the former authority would refuse a new one. Restore '{authorityName}', or delete '{one.Secret}'.");
             }
         }
         using var made = new DevelopmentAuthority($"KvCluster {authorityName}", now, now.AddYears(DevelopmentCertificates.AuthorityYears));
-        var data = new Dictionary<string, string> { [DevelopmentCertificates.AuthorityFile] = made.CertificatePem, [DevelopmentCertificates.AuthorityKeyFile] = made.KeyPem };
+        var data = new Dictionary<string, string> { [DevelopmentCertificates.AuthorityFile] = made.CertificatePem,
+            [DevelopmentCertificates.AuthorityKeyFile] = made.KeyPem };
         if (await secrets.TryCreateAsync(authorityName, AuthorityType, labels, data, cancellationToken).ConfigureAwait(false))
             output.WriteLine($"{authorityName}: created, valid until {made.End:u}");
         // Another process may have created it a moment before. What is stored counts.
@@ -77,7 +82,8 @@ internal sealed class SecretCertificates(KubernetesSecrets secrets, string autho
             if (isStored)
                 return what;
         }
-        throw new IOException($"The secret '{wanted.Secret}' was changed by others {AttemptsMax} times while it was to be written; this did not change it. Find out what changes it, and run this again.");
+        throw new IOException($"The secret '{wanted.Secret}' was changed by others {AttemptsMax} times while it was to be written; this did not change it. "
+            + "Find out what changes it, and run this again.");
     }
 
     /// <summary>What has to be written into a secret, and why.</summary>
@@ -88,12 +94,15 @@ internal sealed class SecretCertificates(KubernetesSecrets secrets, string autho
             return (authority.Issue(wanted, now), "created");
         using var certificate = CertificateIn(current, pem);
         var signer = authority.SignerOf(certificate) ?? throw new IOException(
-            $"The certificate in the secret '{wanted.Secret}' is signed by {certificate.Issuer}, which is none of the authorities in '{authorityName}'; no certificate was changed. "
-            + $"Programs that trust its authority alone would refuse another one. Add that authority to '{DevelopmentCertificates.AuthorityFile}' of '{authorityName}', or delete '{wanted.Secret}'.");
+            $"The certificate in the secret '{wanted.Secret}' is signed by {certificate.Issuer}, which is none of the authorities in '{authorityName}'; "
+            + "no certificate was changed. "
+            + $"Programs that trust its authority alone would refuse another one. Add that authority to '{DevelopmentCertificates.AuthorityFile}' of "
+            + $"'{authorityName}', or delete '{wanted.Secret}'.");
         if (WhyRenew(authority, current, certificate, signer, wanted) is { } why)
             return (authority.Issue(wanted, now), $"renewed, because {why}");
         return current.Data.GetValueOrDefault(DevelopmentCertificates.AuthorityFile) != authority.CertificatesPem
-            ? (new Dictionary<string, string> { [DevelopmentCertificates.AuthorityFile] = authority.CertificatesPem }, $"trusts what '{authorityName}' names now")
+            ? (new Dictionary<string, string> { [DevelopmentCertificates.AuthorityFile] = authority.CertificatesPem }, $"trusts what '{authorityName}' names "
+                + "now")
             : (new Dictionary<string, string>(), $"kept, valid until {certificate.NotAfter.ToUniversalTime():u}");
     }
 
@@ -112,7 +121,8 @@ internal sealed class SecretCertificates(KubernetesSecrets secrets, string autho
     {
         try
         {
-            using var both = X509Certificate2.CreateFromPem(secret.Data[DevelopmentCertificates.CertificateFile], secret.Data.GetValueOrDefault(DevelopmentCertificates.KeyFile));
+            using var both = X509Certificate2.CreateFromPem(
+                secret.Data[DevelopmentCertificates.CertificateFile], secret.Data.GetValueOrDefault(DevelopmentCertificates.KeyFile));
             return both.HasPrivateKey;
         }
         catch (Exception failure) when (failure is CryptographicException or ArgumentException)
@@ -129,7 +139,8 @@ internal sealed class SecretCertificates(KubernetesSecrets secrets, string autho
         }
         catch (CryptographicException failure)
         {
-            throw new IOException($"The secret '{secret.Name}' has no certificate in '{DevelopmentCertificates.CertificateFile}' that can be read ({failure.Message}); no certificate was changed. "
+            throw new IOException($"The secret '{secret.Name}' has no certificate in '{DevelopmentCertificates.CertificateFile}' that can be read "
+                + $"({failure.Message}); no certificate was changed. "
                 + $"If no program uses it, delete '{secret.Name}' and run this again.", failure);
         }
     }
@@ -152,10 +163,11 @@ internal sealed record SecretCertificate(string Secret, IReadOnlyList<string> Na
 
     /// <summary>Parses host names and addresses separated by commas. An address gets the form that certificates return.</summary>
     /// <exception cref="FormatException">One is neither.</exception>
-    public static IEnumerable<string> HostsOf(string text) => text.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries).Select(static host =>
-        IPAddress.TryParse(host, out var address) ? address.ToString()
-        : Uri.CheckHostName(host) != UriHostNameType.Unknown || host.StartsWith("*.", StringComparison.Ordinal) ? host
-        : throw new FormatException($"'{host}' is neither a host name nor an address."));
+    public static IEnumerable<string> HostsOf(string text) =>
+        text.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries).Select(static host =>
+            IPAddress.TryParse(host, out var address) ? address.ToString()
+            : Uri.CheckHostName(host) != UriHostNameType.Unknown || host.StartsWith("*.", StringComparison.Ordinal) ? host
+            : throw new FormatException($"'{host}' is neither a host name nor an address."));
 }
 
 /// <summary>The content of the secret with an authority: those that are trusted, and the one among them whose key is there.</summary>
@@ -180,13 +192,15 @@ internal sealed class SecretAuthority : IDisposable
     /// <exception cref="IOException">The secret has not what it should, or the authority has expired.</exception>
     public static SecretAuthority Read(KubernetesSecret secret, DateTimeOffset now)
     {
-        if (!secret.Data.TryGetValue(DevelopmentCertificates.AuthorityFile, out var certificates) || !secret.Data.TryGetValue(DevelopmentCertificates.AuthorityKeyFile, out var key))
+        if (!secret.Data.TryGetValue(DevelopmentCertificates.AuthorityFile, out var certificates)
+            || !secret.Data.TryGetValue(DevelopmentCertificates.AuthorityKeyFile, out var key))
             throw Unusable(secret, $"it lacks '{DevelopmentCertificates.AuthorityFile}' or '{DevelopmentCertificates.AuthorityKeyFile}'");
         try
         {
             var trusted = new X509Certificate2Collection();
             trusted.ImportFromPem(certificates);
-            var issuer = DevelopmentAuthority.Find(trusted, key) ?? throw Unusable(secret, $"'{DevelopmentCertificates.AuthorityKeyFile}' is the key of none of the certificates in '{DevelopmentCertificates.AuthorityFile}'");
+            var issuer = DevelopmentAuthority.Find(trusted, key) ?? throw Unusable(
+                secret, $"'{DevelopmentCertificates.AuthorityKeyFile}' is the key of none of the certificates in '{DevelopmentCertificates.AuthorityFile}'");
             return issuer.End > now ? new SecretAuthority(trusted, issuer, certificates) : throw Unusable(secret, $"the authority expired at {issuer.End:u}");
         }
         catch (Exception failure) when (failure is CryptographicException or ArgumentException)

@@ -12,24 +12,34 @@ namespace KvCluster.Node;
 /// <summary>kv-node storage: looks at the directory of a replica whose node is stopped, and recovers what can be recovered. It reads no settings.</summary>
 internal static class StorageCommand
 {
-    private static readonly Argument<string> ReplicaDirectory = new("DIR") { Description = "The replica's directory: shards/N in the data directory of a node that is stopped." };
+    private static readonly Argument<string> ReplicaDirectory =
+        new("DIR") { Description = "The replica's directory: shards/N in the data directory of a node that is stopped." };
     private static readonly Option<bool> Json = new("--json") { Description = "Print one JSON object." };
-    private static readonly Option<string?> Keys = new("--keys") { Description = "List keys, and sets, that begin with this text; '' lists all.", HelpName = "PREFIX" };
-    private static readonly Option<int> Limit = new("--limit") { Description = "List at most this many keys, and as many sets.", DefaultValueFactory = _ => 100, HelpName = "N" };
-    private static readonly Option<int> Records = new("--records") { Description = "List this many of the newest journal records.", DefaultValueFactory = _ => 20, HelpName = "N" };
+    private static readonly Option<string?> Keys =
+        new("--keys") { Description = "List keys, and sets, that begin with this text; '' lists all.", HelpName = "PREFIX" };
+    private static readonly Option<int> Limit =
+        new("--limit") { Description = "List at most this many keys, and as many sets.", DefaultValueFactory = _ => 100, HelpName = "N" };
+    private static readonly Option<int> Records =
+        new("--records") { Description = "List this many of the newest journal records.", DefaultValueFactory = _ => 20, HelpName = "N" };
     private static readonly Option<bool> AcceptLoss = new("--accept-loss") { Description = "Do it. Without this, it is only said what would be done." };
-    private static readonly Option<bool> LoneCopy = new("--lone-copy") { Description = "DIR was copied out of its node's data directory, so that no node can be using it." };
-    private static readonly Option<string?> ClusterHash = new("--cluster-hash") { Description = "The cluster in hex, if the control file is lost; 'dump' of another replica of the cluster prints it.", HelpName = "HEX" };
+    private static readonly Option<bool> LoneCopy =
+        new("--lone-copy") { Description = "DIR was copied out of its node's data directory, so that no node can be using it." };
+    private static readonly Option<string?> ClusterHash = new("--cluster-hash") { Description = "The cluster in hex, if the control file is lost; "
+        + "'dump' of another replica of the cluster prints it.", HelpName = "HEX" };
 
     public static Command Create()
     {
-        var probe = new Command("probe", "Measures the disk of a directory: durable writes, writes in flight, and what the file system supports.") { ReplicaDirectory };
+        var probe = new Command(
+            "probe", "Measures the disk of a directory: durable writes, writes in flight, and what the file system supports.") { ReplicaDirectory };
         probe.SetAction(arguments => WithLock(arguments, static (directory, _) => Probe(directory)));
-        var check = new Command("check", "Reads everything, and says what is damaged and what is lost as a result. Changes nothing. Exits with 65 if anything is damaged.") { ReplicaDirectory, Json };
+        var check = new Command("check", "Reads everything, and says what is damaged and what is lost as a result. Changes nothing. "
+            + "Exits with 65 if anything is damaged.") { ReplicaDirectory, Json };
         check.SetAction(arguments => WithLock(arguments, Check));
-        var dump = new Command("dump", "Prints the control file, meta pages, trees, segments and records, and keys on request. Changes nothing.") { ReplicaDirectory, Keys, Limit, Records };
+        var dump = new Command("dump", "Prints the control file, meta pages, trees, segments and records, and keys on request. "
+            + "Changes nothing.") { ReplicaDirectory, Keys, Limit, Records };
         dump.SetAction(arguments => WithLock(arguments, Dump));
-        var recover = new Command("recover", "Builds the replica again from what can be read of it. For a shard that has no other replica: what cannot be read is lost.") { ReplicaDirectory, AcceptLoss, LoneCopy, ClusterHash };
+        var recover = new Command("recover", "Builds the replica again from what can be read of it. For a shard that has no other replica: "
+            + "what cannot be read is lost.") { ReplicaDirectory, AcceptLoss, LoneCopy, ClusterHash };
         recover.SetAction(arguments => WithLock(arguments, Recover, needsLock: arguments.GetValue(AcceptLoss) && !arguments.GetValue(LoneCopy)));
         return new Command("storage", "Looks at a stopped node's replicas, and recovers them.") { probe, check, dump, recover };
     }
@@ -47,8 +57,9 @@ internal static class StorageCommand
             locks = ReplicaLocks.Take(directory);
             if (needsLock && locks.Count == 0 && Directory.Exists(directory))
             {
-                Console.Error.WriteLine($"kv-node: There is no data directory above '{directory}', so it is not known whether a node uses it; nothing was changed. "
-                    + $"Give its path in the node's data directory, or {LoneCopy.Name} if it was copied out of one.");
+                Console.Error.WriteLine(
+                    $"kv-node: There is no data directory above '{directory}', so it is not known whether a node uses it; nothing was changed. "
+                        + $"Give its path in the node's data directory, or {LoneCopy.Name} if it was copied out of one.");
                 return ExitCodes.Unavailable;
             }
             return run(directory, arguments);
@@ -82,7 +93,8 @@ internal static class StorageCommand
 
     private static int Dump(string directory, ParseResult arguments)
     {
-        var request = new DumpRequest(arguments.GetValue(Keys) is { } prefix ? Encoding.UTF8.GetBytes(prefix) : null, arguments.GetValue(Limit), arguments.GetValue(Records));
+        var request = new DumpRequest(
+            arguments.GetValue(Keys) is { } prefix ? Encoding.UTF8.GetBytes(prefix) : null, arguments.GetValue(Limit), arguments.GetValue(Records));
         using var replica = StoppedReplica.Open(LocalDisk.Instance, directory);
         new StoreDump(replica, Console.Out).Write(request);
         return ExitCodes.Done;
@@ -95,9 +107,10 @@ internal static class StorageCommand
         ulong? clusterHash = null;
         if (arguments.GetValue(ClusterHash) is { } text)
         {
-            clusterHash = ulong.TryParse(text, System.Globalization.NumberStyles.AllowHexSpecifier, System.Globalization.CultureInfo.InvariantCulture, out var hash)
-                ? hash
-                : throw new SettingsException([$"{ClusterHash.Name}: '{text}' is not a number in hex."]);
+            clusterHash =
+                ulong.TryParse(text, System.Globalization.NumberStyles.AllowHexSpecifier, System.Globalization.CultureInfo.InvariantCulture, out var hash)
+                    ? hash
+                    : throw new SettingsException([$"{ClusterHash.Name}: '{text}' is not a number in hex."]);
         }
         using var recovery = StoreRecovery.Begin(LocalDisk.Instance, directory, clusterHash);
         StorageText.Write(recovery.Report, Console.Out);
@@ -115,7 +128,8 @@ internal static class StorageCommand
             Console.WriteLine($"plan     {step}");
         if (!arguments.GetValue(AcceptLoss))
         {
-            Console.WriteLine("Nothing was changed. If the shard has other replicas, do not recover: the node rebuilds the replica from them. If it has none, repeat this with --accept-loss.");
+            Console.WriteLine("Nothing was changed. If the shard has other replicas, do not recover: the node rebuilds the replica from them. "
+                + "If it has none, repeat this with --accept-loss.");
             return ExitCodes.Done;
         }
         var kept = recovery.Run();

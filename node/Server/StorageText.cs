@@ -24,14 +24,24 @@ internal static class StorageText
             Line($"four in flight   {four:0} writes/s");
         Line($"1 MiB            {report.LargeWrite.TotalMicroseconds:0} us");
         Line($"new name         {report.DirectorySync.TotalMicroseconds:0} us to create a file and sync its directory");
-        Line($"allocate         {YesNo(report.Features.Allocates)}; punch holes {YesNo(report.Features.PunchesHoles)}; share blocks (reflink) {YesNo(report.Features.Reflinks)}");
-        Line($"By this measurement, an engine on this disk would write its journal {(report.IsDirect ? $"with direct I/O and up to {(DeviceProbe.JournalWrites(report.Direct!.Value.Zeroed) == 2 ? "two" : "four")} writes in flight" : "through the page cache with one write in flight")}, into {(DeviceProbe.FillingPays(report.Direct ?? report.Buffered) ? "zero-filled" : "allocated")} or recycled segments. {(DeviceProbe.CompressionPays(report.LargeWrite) ? Lz4.CanCompress ? "Large records would be compressed." : "Large records would be compressed, but liblz4.so.1 is missing." : "Records would not be compressed, because the device is fast.")}");
-        Line($"What a node uses is not recorded here: at each start it measures again, with fewer writes, and its log says what it has chosen (\"As measured on this disk\").");
+        Line($"allocate         {YesNo(report.Features.Allocates)}; punch holes {YesNo(report.Features.PunchesHoles)}; "
+            + $"share blocks (reflink) {YesNo(report.Features.Reflinks)}");
+        var writes = report.IsDirect
+            ? $"with direct I/O and up to {(DeviceProbe.JournalWrites(report.Direct!.Value.Zeroed) == 2 ? "two" : "four")} writes in flight"
+            : "through the page cache with one write in flight";
+        var segments = DeviceProbe.FillingPays(report.Direct ?? report.Buffered) ? "zero-filled" : "allocated";
+        var compression = !DeviceProbe.CompressionPays(report.LargeWrite) ? "Records would not be compressed, because the device is fast."
+            : Lz4.CanCompress ? "Large records would be compressed."
+            : "Large records would be compressed, but liblz4.so.1 is missing.";
+        Line($"By this measurement, an engine on this disk would write its journal {writes}, into {segments} or recycled segments. {compression}");
+        Line($"What a node uses is not recorded here: at each start it measures again, with fewer writes, and its log says what it has chosen (\"As measured "
+            + $"on this disk\").");
 
         void WriteTimes(string name, WriteTimes times) => Line(
-            $"{name,-16} {times.Allocated.TotalMicroseconds:0} us into allocated space, {times.Zeroed.TotalMicroseconds:0} us into zero-filled, {times.Recycled.TotalMicroseconds:0} us into written space");
+            $"{name,-16} {times.Allocated.TotalMicroseconds:0} us into allocated space, {times.Zeroed.TotalMicroseconds:0} us into zero-filled, "
+            + $"{times.Recycled.TotalMicroseconds:0} us into written space");
 
-        void Line(FormattableString text) => output.WriteLine(text.ToString(CultureInfo.InvariantCulture));
+        void Line(string text) => output.WriteLine(text);
 
         static string YesNo(bool value) => value ? "yes" : "no";
     }
@@ -41,13 +51,16 @@ internal static class StorageText
     {
         foreach (var finding in report.Findings)
         {
-            output.WriteLine($"{(finding.IsDamage ? "damage " : "note   ")}  {finding.File}{(finding.Offset is { } offset ? string.Create(CultureInfo.InvariantCulture, $" at offset {offset}") : "")}: {finding.What}");
+            output.WriteLine($"{(finding.IsDamage ? "damage " : "note   ")}  "
+                + $"{finding.File}{(finding.Offset is { } offset ? string.Create(CultureInfo.InvariantCulture, $" at offset {offset}") : "")}: {finding.What}");
             output.WriteLine($"         lost: {finding.Lost}");
         }
         var keys = string.Join(", ", report.Keys.Select(static tree => string.Create(CultureInfo.InvariantCulture, $"{TreeText.Of(tree.Key)} {tree.Value}")));
-        output.WriteLine(string.Create(CultureInfo.InvariantCulture, $"read     {report.PagesRead} pages, {report.RecordsRead} records; keys: {(keys.Length == 0 ? "none" : keys)}"));
+        output.WriteLine(string.Create(
+            CultureInfo.InvariantCulture, $"read     {report.PagesRead} pages, {report.RecordsRead} records; keys: {(keys.Length == 0 ? "none" : keys)}"));
         output.WriteLine($"node     {Decision(report)}");
-        output.WriteLine(report.IsDamaged ? $"The replica {report.ReplicaId:x16} of shard {report.Shard} is damaged." : $"The replica {report.ReplicaId:x16} of shard {report.Shard} is intact.");
+        output.WriteLine(report.IsDamaged ? $"The replica {report.ReplicaId:x16} of shard {report.Shard} is damaged."
+            : $"The replica {report.ReplicaId:x16} of shard {report.Shard} is intact.");
     }
 
     /// <summary>Prints the result of a check as one JSON object.</summary>

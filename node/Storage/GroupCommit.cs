@@ -72,7 +72,8 @@ internal sealed class GroupCommit
     /// memory nears its budget, each batch is also followed by a pause that grows with the lag, so that writers slow down gradually and are not stopped.
     /// </summary>
     public bool CanAppend =>
-        IsLeading && !_life.HasEnded && !_memory.IsHeldBack && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.BytesInFlight < _memory.BodyBytesWaitingMax;
+        IsLeading && !_life.HasEnded
+            && !_memory.IsHeldBack && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.BytesInFlight < _memory.BodyBytesWaitingMax;
 
     /// <summary>The countdowns of sessions with a lifetime; null if this replica does not lead. Any thread.</summary>
     public SessionLifetimes? Lifetimes => _lives.Lifetimes;
@@ -254,7 +255,9 @@ internal sealed class GroupCommit
         var bytesMax = _durable.UnsettledCount == 0 ? _context.Options.BatchBytes : _context.Options.BatchBytesUnderLoad;
         _shardClock.Step(wallTime);
         var recordBytesLeft = _space.BytesLeft(_durable.BytesInFlight);
-        _transaction.Collect(batch, last.Etag, new Etag(epoch, last.Change + 1), _shardClock.Microseconds, bytesMax, Math.Min(_memory.PagesMax(), _space.PagesLeft), recordBytesLeft);
+        _transaction.Collect(
+            batch, last.Etag, new Etag(epoch, last.Change + 1), _shardClock.Microseconds, bytesMax, Math.Min(_memory.PagesMax(), _space.PagesLeft),
+            recordBytesLeft);
         if (_transaction.OperationCount > 0)
             return Append(batch, last, RecordFlags.None, _transaction.OperationCount, _transaction.Payload, _transaction);
         if (_transaction.Payload.Length > 0)
@@ -269,7 +272,8 @@ internal sealed class GroupCommit
     /// Passes a batch's record to the journal, applies what the transaction has left while the disk writes it, and seals the batch. Nothing that the journal's
     /// threads complete is handled before, because that needs this executor.
     /// </summary>
-    private RecordRef Append(WriteBatch batch, in RecordRef previous, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload, MergedTransaction? merged)
+    private RecordRef Append(
+        WriteBatch batch, in RecordRef previous, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload, MergedTransaction? merged)
     {
         var body = SealBody(previous, flags, operationCount, payload);
         var record = body.Record;

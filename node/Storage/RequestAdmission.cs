@@ -31,7 +31,8 @@ internal sealed class RequestAdmission
         (_context, _life, _log, _space, Prefetch) = (context, life, log, space, prefetch);
         _tellWork = () => _events!.WorkQueued();
         Answers = new AnswerChain(context.Completions);
-        Queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Memory, context.Writer, new WorkAction(OnQueueNotice), prefetch);
+        Queue = new RequestQueue(
+            context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Memory, context.Writer, new WorkAction(OnQueueNotice), prefetch);
     }
 
     /// <summary>The requests that wait for the writer.</summary>

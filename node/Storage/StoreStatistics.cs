@@ -9,7 +9,8 @@ namespace KvCluster.Storage;
 /// What a store tells about itself, for metrics, status and tests. The engine decides nothing by it. Any thread, unless a member says otherwise; a value
 /// may be out of date when it is read.
 /// </summary>
-internal sealed class StoreStatistics(PageStore pages, JournalIndex index, JournalWriter journal, CheckpointSchedule checkpoints, Scrub scrub, TimeProvider time)
+internal sealed class StoreStatistics(
+    PageStore pages, JournalIndex index, JournalWriter journal, CheckpointSchedule checkpoints, Scrub scrub, TimeProvider time)
 {
     private readonly SnapshotAges _snapshotAges = new(pages.Roots.Readers, time);
 

@@ -3,9 +3,9 @@ namespace KvCluster;
 /// <summary>
 /// A bounded number of places for open calls, shared by shards or by streams. Three quarters of the places are shared. Of these, one shard's changes may hold
 /// at most as many as remain free, and so may its reads. A stuck shard therefore leaves half of them to others. The last quarter is reserved for those that
-/// hold few places. It is divided into small shares, 64 for 4,096 places, and that many shards may be stuck before others have to wait. The bytes of the requests are shared in the same way,
-/// except that a share without any always gets one request. Used by both ends of an exchange, and by a node for all its exchanges. Not thread-safe: callers
-/// hold their own lock.
+/// hold few places. It is divided into small shares, 64 for 4,096 places, and that many shards may be stuck before others have to wait. The bytes of the
+/// requests are shared in the same way, except that a share without any always gets one request. Used by both ends of an exchange, and by a node for all its
+/// exchanges. Not thread-safe: callers hold their own lock.
 /// </summary>
 /// <param name="capacity">The number of places.</param>
 /// <param name="requestBytesMax">The bytes of the requests that hold places.</param>

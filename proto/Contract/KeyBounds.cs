@@ -1,6 +1,8 @@
 namespace KvCluster;
 
-/// <summary>The range [<see cref="Lower"/>, <see cref="Upper"/>) of keys that a request names by start, end and prefix (kv.proto). For nodes, routers and clients.</summary>
+/// <summary>
+/// The range [<see cref="Lower"/>, <see cref="Upper"/>) of keys that a request names by start, end and prefix (kv.proto). For nodes, routers and clients.
+/// </summary>
 /// <param name="Lower">The first key; empty: that of all keys.</param>
 /// <param name="Upper">The end, exclusive; empty: the end of all keys.</param>
 internal readonly record struct KeyBounds(ReadOnlyMemory<byte> Lower, ReadOnlyMemory<byte> Upper)
@@ -35,7 +37,8 @@ internal readonly record struct KeyBounds(ReadOnlyMemory<byte> Lower, ReadOnlyMe
         : this with { Lower = Greater(Lower, key) };
 
     /// <summary>
-    /// The greatest key less than another one; with an empty one, the greatest of all. There is one because keys have a maximum length. Empty: there is no lesser key.
+    /// The greatest key less than another one; with an empty one, the greatest of all. There is one because keys have a maximum length. Empty: there is no
+    /// lesser key.
     /// </summary>
     public static byte[] Before(ReadOnlySpan<byte> key)
     {

@@ -16,8 +16,8 @@ internal static class Methods
     public static bool IsChange(this Method method) => method.IsKnown() && !method.IsRead() && method != Method.KeepAlive;
 
     /// <summary>
-    /// Whether it changes keys or sets, so that an attempt of unknown outcome must not be repeated without a RequestId. Opening a session twice opens two, of which
-    /// the first ends by itself, and ending one twice is harmless.
+    /// Whether it changes keys or sets, so that an attempt of unknown outcome must not be repeated without a RequestId. Opening a session twice opens two, of
+    /// which the first ends by itself, and ending one twice is harmless.
     /// </summary>
     public static bool IsChangeOfKeys(this Method method) => method.IsChange() && method is not (Method.OpenSession or Method.EndSession);
 

@@ -4,7 +4,8 @@ using System.Globalization;
 namespace KvCluster;
 
 /// <summary>
-/// The id of an operation: a random number, and the shard whose leader executes it, by which clients, routers and nodes find that leader. Callers take its text as it is.
+/// The id of an operation: a random number, and the shard whose leader executes it, by which clients, routers and nodes find that leader. Callers take its text
+/// as it is.
 /// </summary>
 /// <param name="Shard">The shard.</param>
 /// <param name="Number">Random, not 0. The shard's record has it too.</param>

@@ -14,7 +14,8 @@ internal static class RouteKeys
         Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory, request.Reverse, request.PageToken.Memory);
 
     /// <inheritdoc cref="Of(ListRequest)"/>
-    public static ReadOnlyMemory<byte> Of(ReadOnlyMemory<byte> start, ReadOnlyMemory<byte> end, ReadOnlyMemory<byte> prefix, bool isReverse, ReadOnlyMemory<byte> pageToken)
+    public static ReadOnlyMemory<byte> Of(
+        ReadOnlyMemory<byte> start, ReadOnlyMemory<byte> end, ReadOnlyMemory<byte> prefix, bool isReverse, ReadOnlyMemory<byte> pageToken)
     {
         if (pageToken.Length > TokenPlaceBytes)
         {

@@ -38,7 +38,8 @@ internal static class StatusMapping
                 case TimeoutException:
                     return new Status(StatusCode.Unavailable, $"No connection: {cause.Message}", failure);
                 case SocketException:
-                case HttpRequestException { HttpRequestError: HttpRequestError.ConnectionError or HttpRequestError.NameResolutionError or HttpRequestError.SecureConnectionError }:
+                case HttpRequestException { HttpRequestError: HttpRequestError.ConnectionError
+                    or HttpRequestError.NameResolutionError or HttpRequestError.SecureConnectionError }:
                     return new Status(StatusCode.Unavailable, $"No connection: {cause.Message}", failure);
             }
         }

@@ -5,8 +5,9 @@ using Grpc.Core;
 namespace KvCluster;
 
 /// <summary>
-/// The refusal of a call that the other side does not know. During an upgrade callers are newer than some of the nodes and routers that they ask; what such a one does not know was certainly not applied,
-/// and is not the caller's mistake. Nodes and routers say so themselves, and clients for a peer that gives no reason. Pure; any thread.
+/// The refusal of a call that the other side does not know. During an upgrade callers are newer than some of the nodes and routers that they ask; what such a
+/// one does not know was certainly not applied, and is not the caller's mistake. Nodes and routers say so themselves, and clients for a peer that gives no
+/// reason. Pure; any thread.
 /// </summary>
 internal static class UnsupportedCall
 {
@@ -38,12 +39,14 @@ internal static class UnsupportedCall
     /// <param name="call">What was called.</param>
     public static Google.Rpc.Status RefusalWithoutReason(string address, string call) => StatusDetails.Create(
         StatusCode.Unimplemented,
-        $"What answers at {address} does not know the call {Shown(call)}; nothing was applied. It is a node or router of an older version, or another program: finish the upgrade, or check the address.",
+        $"What answers at {address} does not know the call {Shown(call)}; nothing was applied. It is a node or router of an older version, or another program: "
+        + $"finish the upgrade, or check the address.",
         StatusDetails.Info(Reason, StatusDetails.NotApplied));
 
     /// <summary>The message of a refusal.</summary>
     public static string Text(NodeId node, string version, string call) =>
-        $"The call {Shown(call)} is not known to {(node.IsNone ? "the router" : $"node {node}")}, whose program has version {version}; nothing was applied. If the caller's version is later, finish the upgrade first.";
+        $"The call {Shown(call)} is not known to {(node.IsNone ? "the router" : $"node {node}")}, whose program has version {version}; nothing was applied. "
+        + "If the caller's version is later, finish the upgrade first.";
 
     /// <summary>Adds who refused to the details.</summary>
     public static void Describe(ErrorInfo info, NodeId node, string version)

@@ -30,7 +30,10 @@ internal static class KvLimits
     /// <summary>Most operations or conditions of a Write, and most keys of a GetMany.</summary>
     public const int KeysMax = 10_000;
 
-    /// <summary>Most operations of a Write, or of each list of a Transact, that returns a result for each. Without what it reads, such a response is small enough to be sent whatever memory is left.</summary>
+    /// <summary>
+    /// Most operations of a Write, or of each list of a Transact, that returns a result for each. Without what it reads, such a response is small enough to be
+    /// sent whatever memory is left.
+    /// </summary>
     public const int ResultsMax = 512;
 
     /// <summary>Most bytes of the results of a Write or Transact.</summary>

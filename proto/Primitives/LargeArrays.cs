@@ -1,8 +1,8 @@
 namespace KvCluster;
 
 /// <summary>
-/// Arrays of large messages that are not in use any more. The garbage collector frees such arrays late, so a new one for each message of some MiB would take many
-/// times what is in use. They are kept by weak references: until the next full collection they are used again, and an idle process keeps none. Any thread.
+/// Arrays of large messages that are not in use any more. The garbage collector frees such arrays late, so a new one for each message of some MiB would take
+/// many times what is in use. They are kept by weak references: until the next full collection they are used again, and an idle process keeps none. Any thread.
 /// </summary>
 internal static class LargeArrays
 {

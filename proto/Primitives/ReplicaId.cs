@@ -18,7 +18,9 @@ internal readonly record struct ReplicaId(ulong Value) : IComparable<ReplicaId>,
     /// <inheritdoc/>
     public override string ToString() => ToString(null, null);
 
-    /// <summary>The number in the given format; without one in 16 hexadecimal digits, as everything that people read has it, so that a search finds all of it.</summary>
+    /// <summary>
+    /// The number in the given format; without one in 16 hexadecimal digits, as everything that people read has it, so that a search finds all of it.
+    /// </summary>
     public string ToString(string? format, IFormatProvider? formatProvider) => Value.ToString(string.IsNullOrEmpty(format) ? Shown : format, formatProvider);
 
     /// <inheritdoc cref="ToString(string?, IFormatProvider?)"/>

@@ -187,14 +187,17 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 
     private static void End(Use use) => use.Connection.Abort(new ConnectionAbortedException("The connection continued to make calls that were refused."));
 
-    [LoggerMessage(1, LogLevel.Warning, "Refused {Count} connections since the last such message, most recently one from {Host}. {OfHostMax} connections from there are open, the most that one host may have of {ConnectionsMax}. "
+    [LoggerMessage(1, LogLevel.Warning, "Refused {Count} connections since the last such message, most recently one from {Host}. "
+        + "{OfHostMax} connections from there are open, the most that one host may have of {ConnectionsMax}. "
         + "Have it open fewer, or raise connections-max")]
     private static partial void TellHostFull(ILogger log, int count, string host, int ofHostMax, int connectionsMax);
 
-    [LoggerMessage(2, LogLevel.Warning, "Refused {Count} connections since the last such message, most recently one from {Host}. All {ConnectionsMax} connections are in use. Have clients open fewer, or raise connections-max")]
+    [LoggerMessage(2, LogLevel.Warning, "Refused {Count} connections since the last such message, most recently one from {Host}. "
+        + "All {ConnectionsMax} connections are in use. Have clients open fewer, or raise connections-max")]
     private static partial void TellFull(ILogger log, int count, string host, int connectionsMax);
 
-    [LoggerMessage(3, LogLevel.Warning, "Closed {Count} connections since the last such message, most recently one from {Host}. {Refusals} of its calls in a row were refused because too many calls were open. Its open calls continue. "
+    [LoggerMessage(3, LogLevel.Warning, "Closed {Count} connections since the last such message, most recently one from {Host}. "
+        + "{Refusals} of its calls in a row were refused because too many calls were open. Its open calls continue. "
         + "Have callers open fewer calls and wait before they try again, or raise call-memory-mib")]
     private static partial void TellEnded(ILogger log, int count, string host, int refusals);
 

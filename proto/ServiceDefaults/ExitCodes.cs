@@ -12,7 +12,9 @@ internal static class ExitCodes
     /// <summary>Mistakes in flags, environment or file, which are all listed. Starting again without a change fails in the same way.</summary>
     public const int Usage = 2;
 
-    /// <summary>The port is in use; the data directory is in use, unusable or out of date; the coordinator does not answer; or a command was stopped before it was done.</summary>
+    /// <summary>
+    /// The port is in use; the data directory is in use, unusable or out of date; the coordinator does not answer; or a command was stopped before it was done.
+    /// </summary>
     public const int Unavailable = 3;
 
     /// <summary>The data is in a format that this program does not read.</summary>

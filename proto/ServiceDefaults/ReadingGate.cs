@@ -105,7 +105,8 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
     private async Task RunAsync(ConnectionDelegate next, ConnectionContext connection)
     {
         var transport = connection.Transport;
-        connection.Transport = new PipeWithInput(new GatedReader(transport.Input, this, RemoteHost.Of(connection.RemoteEndPoint), connection.ConnectionClosed), transport.Output);
+        connection.Transport = new PipeWithInput(
+            new GatedReader(transport.Input, this, RemoteHost.Of(connection.RemoteEndPoint), connection.ConnectionClosed), transport.Output);
         try
         {
             await next(connection).ConfigureAwait(false);

@@ -10,13 +10,14 @@ namespace KvCluster.ServiceDefaults;
 internal static class RequestLimits
 {
     /// <summary>
-    /// The maximum number of positions in <c>read.seen</c> of a read or a scan, or in <c>after</c> of a watch: one for each shard of a map three times as large as a
-    /// node's 10,000.
+    /// The maximum number of positions in <c>read.seen</c> of a read or a scan, or in <c>after</c> of a watch: one for each shard of a map three times as large
+    /// as a node's 10,000.
     /// </summary>
     public const int PositionsMax = 32_768;
 
     /// <summary>The error message for a watch that names two positions of one shard. One of them would be ignored.</summary>
-    public const string RepeatedPositionOfWatch = "after and initial_after may have one position for each shard; nothing was watched. Send the newest position of each.";
+    public const string RepeatedPositionOfWatch =
+        "after and initial_after may have one position for each shard; nothing was watched. Send the newest position of each.";
 
     /// <summary>For a Get, a Scan or a Watch: this many positions of up to 48 bytes, and four keys of 2 KiB.</summary>
     public const int ReadBytesMax = 2 << 20;
@@ -47,7 +48,8 @@ internal static class RequestLimits
     private static RpcException TooLarge(int bytesMax, bool isStream) => isStream
         ? new RpcException(new Status(
             StatusCode.InvalidArgument,
-            $"The stream was ended because a message exceeds the method's limit of {bytesMax:N0} bytes; nothing of that message was applied. Unanswered calls of the stream may have been applied; repeat them on a new stream, changes with the same request ids."))
+            $"The stream was ended because a message exceeds the method's limit of {bytesMax:N0} bytes; nothing of that message was applied. "
+            + "Unanswered calls of the stream may have been applied; repeat them on a new stream, changes with the same request ids."))
         : StatusDetails.Create(
             StatusCode.InvalidArgument,
             $"The request exceeds the method's limit of {bytesMax:N0} bytes; nothing was applied. Send less in one request.",

@@ -20,10 +20,12 @@ internal static class ServerBuilder
     /// <param name="tls">For https; owned by the caller.</param>
     /// <param name="protocols">The HTTP protocols to serve.</param>
     /// <param name="limits">Limits of connections and requests; null means those of a port for clients.</param>
-    public static WebApplicationBuilder Create(ILoggerFactory logs, Uri listen, ServerTls? tls = null, HttpProtocols protocols = HttpProtocols.Http2, ListenerLimits? limits = null)
+    public static WebApplicationBuilder Create(
+        ILoggerFactory logs, Uri listen, ServerTls? tls = null, HttpProtocols protocols = HttpProtocols.Http2, ListenerLimits? limits = null)
     {
         var builder = WebApplication.CreateEmptyBuilder(new WebApplicationOptions());
-        builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen, protocols, tls, limits ?? ListenerLimits.OfClients(ListenerLimits.ConnectionsDefault), logs));
+        builder.WebHost.UseKestrelCore().ConfigureKestrel(
+            kestrel => KestrelListener.Listen(kestrel, listen, protocols, tls, limits ?? ListenerLimits.OfClients(ListenerLimits.ConnectionsDefault), logs));
         builder.Services.AddRoutingCore();
         builder.AddCallPolicy();
         builder.Services.AddSingleton<ILoggerFactory>(new CallLogs(logs));

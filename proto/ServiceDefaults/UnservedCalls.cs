@@ -51,7 +51,8 @@ internal static class UnservedCalls
         : UnsupportedCall.Refusal(node, ProgramVersion.Full, path.TrimStart('/'));
 
     private static string Where(string path) =>
-        path.StartsWith("/kvcluster.admin.", StringComparison.Ordinal) ? "Operators' calls are served at a node's address for nodes (listen-peers), and at addresses for clients with the setting serve-admin."
+        path.StartsWith("/kvcluster.admin.", StringComparison.Ordinal)
+            ? "Operators' calls are served at a node's address for nodes (listen-peers), and at addresses for clients with the setting serve-admin."
         : path.StartsWith("/kvcluster.internal.", StringComparison.Ordinal) ? "Nodes' calls are served at a node's address for nodes (listen-peers)."
         : "Clients' calls are served at a node's or router's address for clients (listen).";
 }

@@ -23,9 +23,11 @@ internal static class NodeNames
         label.Length is > 0 and <= LabelMax && label.All(static c => char.IsAsciiLetterOrDigit(c) || c == '-') && label[0] != '-' && label[^1] != '-');
 
     /// <summary>The message for a name that cannot.</summary>
-    public static string UnfitCluster(string cluster) => $"'{cluster}' cannot be used in certificates. With TLS, a cluster's name consists of at most {LabelMax} letters, digits and '-', or of several such parts separated by '.'.";
+    public static string UnfitCluster(string cluster) => $"'{cluster}' cannot be used in certificates. With TLS, a cluster's name consists of at most "
+        + $"{LabelMax} letters, digits and '-', or of several such parts separated by '.'.";
 
     /// <summary>Whether one of a certificate's names equals or covers this one.</summary>
     public static bool Cover(IEnumerable<string> names, string name) => names.Any(one =>
-        one.Equals(name, StringComparison.OrdinalIgnoreCase) || (one.StartsWith("*.", StringComparison.Ordinal) && one.AsSpan(1).Equals(name.AsSpan(name.IndexOf('.', StringComparison.Ordinal)), StringComparison.OrdinalIgnoreCase)));
+        one.Equals(name, StringComparison.OrdinalIgnoreCase) || (one.StartsWith("*.", StringComparison.Ordinal)
+            && one.AsSpan(1).Equals(name.AsSpan(name.IndexOf('.', StringComparison.Ordinal)), StringComparison.OrdinalIgnoreCase)));
 }

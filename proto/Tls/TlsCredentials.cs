@@ -61,7 +61,8 @@ internal sealed class TlsCredentials
         var own = WithKey(files, contents);
         CheckTime(certificateFile, own, now);
         if (files.RequiredName is { } name && !NodeNames.Cover(CertificateRefusal.NamesOf(own), name))
-            throw new UnusableFileException(certificateFile, $"the certificate {own.Subject} does not name {name} but {string.Join(", ", CertificateRefusal.NamesOf(own).DefaultIfEmpty("nothing"))}");
+            throw new UnusableFileException(certificateFile, $"the certificate {own.Subject} does not name {name} but "
+                + $"{string.Join(", ", CertificateRefusal.NamesOf(own).DefaultIfEmpty("nothing"))}");
         var end = (At: Utc(own.NotAfter), File: certificateFile);
         if (files.IsOfAuthority && authorities is not null)
             end = EndOfChain(files, own, path, authorities, now);
@@ -117,7 +118,8 @@ internal sealed class TlsCredentials
         if (now > Utc(certificate.NotAfter))
             throw new UnusableFileException(file, $"the certificate {certificate.Subject} expired at {Utc(certificate.NotAfter):u}");
         if (now < Utc(certificate.NotBefore))
-            throw new UnusableFileException(file, $"the certificate {certificate.Subject} is not valid before {Utc(certificate.NotBefore):u}; the time here is {now:u}");
+            throw new UnusableFileException(
+                file, $"the certificate {certificate.Subject} is not valid before {Utc(certificate.NotBefore):u}; the time here is {now:u}");
     }
 
     private static (DateTimeOffset At, string File) EndOfChain(
@@ -127,7 +129,8 @@ internal sealed class TlsCredentials
         chain.ChainPolicy.VerificationTime = now.UtcDateTime;
         chain.ChainPolicy.ExtraStore.AddRange(path);
         if (!chain.Build(own))
-            throw new UnusableFileException(files.CertificateFile!, $"the certificate {own.Subject} is not signed by an authority in {files.AuthorityFile} ({chain.ChainStatus[0].StatusInformation.Trim()})");
+            throw new UnusableFileException(files.CertificateFile!, $"the certificate {own.Subject} is not signed by an authority in {files.AuthorityFile} "
+                + $"({chain.ChainStatus[0].StatusInformation.Trim()})");
         var first = chain.ChainElements.MinBy(element => element.Certificate.NotAfter)!.Certificate;
         return (Utc(first.NotAfter), path.Contains(first) ? files.CertificateFile! : files.AuthorityFile!);
     }

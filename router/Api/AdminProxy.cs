@@ -40,7 +40,8 @@ internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options)
 
         public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ServerStreamingServerMethod<TRequest, TResponse>? handler) =>
             binder.AddMethod(
-                method, new ServerStreamingServerMethod<TRequest, TResponse>((request, responses, context) => proxy.FollowAsync(method, request, responses, context)));
+                method,
+                new ServerStreamingServerMethod<TRequest, TResponse>((request, responses, context) => proxy.FollowAsync(method, request, responses, context)));
 
         public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ClientStreamingServerMethod<TRequest, TResponse>? handler) =>
             throw new NotSupportedException();

@@ -33,13 +33,15 @@ internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOpt
         var table = calls.Table;
         ShardRoute[] routes = [.. table.Map.Routes];
         var (nodes, admin) = (table.Nodes, table.AdminAddresses);
-        var complete = sent.Shards.Count == 0 || sent.Shards.Keys.Except(routes.Select(route => route.ShardId)).Any() || sent.Nodes.Keys.Except(nodes.Keys).Any();
+        var complete = sent.Shards.Count == 0
+            || sent.Shards.Keys.Except(routes.Select(route => route.ShardId)).Any() || sent.Nodes.Keys.Except(nodes.Keys).Any();
         if (complete)
         {
             sent.Shards.Clear();
             sent.Nodes.Clear();
         }
-        var message = new V1.ShardMap { Cluster = table.Cluster, ClusterId = table.ClusterId, Complete = complete, Revision = table.Revision, Lineage = table.Lineage };
+        var message =
+            new V1.ShardMap { Cluster = table.Cluster, ClusterId = table.ClusterId, Complete = complete, Revision = table.Revision, Lineage = table.Lineage };
         foreach (var route in routes)
         {
             if (sent.Shards.TryGetValue(route.ShardId, out var known) && ReferenceEquals(known, route))

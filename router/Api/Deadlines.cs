@@ -12,7 +12,8 @@ internal static class Deadlines
     /// The deadline for an answer that combines those of many nodes. It is a little earlier than the caller's, so that the caller still learns which nodes
     /// did not answer.
     /// </summary>
-    public static long OfAll(ServerCallContext context, TimeSpan otherwise) => Environment.TickCount64 + WaitMs(Of(context, otherwise) - Environment.TickCount64);
+    public static long OfAll(ServerCallContext context, TimeSpan otherwise) =>
+        Environment.TickCount64 + WaitMs(Of(context, otherwise) - Environment.TickCount64);
 
     /// <summary>
     /// The deadline of a call of one key. That of a read is a little earlier than the caller's, so that the caller still learns why it was refused, as it does

@@ -90,7 +90,8 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
         ? CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller cancelled the call.", "no")
         : CallStatus.OutcomeUnknown("its caller cancelled the call"));
 
-    public ValueTask<bool> HoldAsync(int bytes, long deadlineMs, CancellationToken cancellationToken) => replies.HoldAsync(this, bytes, deadlineMs, cancellationToken);
+    public ValueTask<bool> HoldAsync(int bytes, long deadlineMs, CancellationToken cancellationToken) =>
+        replies.HoldAsync(this, bytes, deadlineMs, cancellationToken);
 
     public void Release() => replies.Release(this);
 

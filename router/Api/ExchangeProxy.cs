@@ -35,7 +35,8 @@ internal sealed class ExchangeProxy : IExchangeCalls, IDisposable
     private bool _isBroken;
 
     public ExchangeProxy(
-        Forwarding forwarding, RouterOptions options, ExchangePlaces process, CallMemory memory, IServerStreamWriter<MessageBytes> responses, ServerCallContext context)
+        Forwarding forwarding,
+        RouterOptions options, ExchangePlaces process, CallMemory memory, IServerStreamWriter<MessageBytes> responses, ServerCallContext context)
     {
         _forwarding = forwarding;
         _options = options;

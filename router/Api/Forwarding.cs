@@ -23,13 +23,15 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     private static readonly MessageParser<GetRequest> GetParser = GetRequest.Parser.WithDiscardUnknownFields(true);
 
     private static readonly RoutedReply AnswerTooLarge = new(ByteString.Empty, CallStatus.Create(
-        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values together exceed {KvLimits.AnswerBytesMax:N0} bytes; request fewer keys.", "no"));
+        StatusCode.ResourceExhausted,
+        "ANSWER_TOO_LARGE", $"The requested values together exceed {KvLimits.AnswerBytesMax:N0} bytes; request fewer keys.", "no"));
 
     private static readonly RoutedReply ShardsDiffer = new(ByteString.Empty, CallStatus.Create(
         StatusCode.FailedPrecondition, CallStatus.ShardsDiffer, "All keys of the request must belong to one shard; nothing was applied.", "no"));
 
     private static readonly RoutedReply PassedWaiting = new(ByteString.Empty, CallStatus.Create(
-        StatusCode.DeadlineExceeded, "BUSY", "The deadline passed while the read waited behind other large reads. Request less at a time, or try again.", "no"));
+        StatusCode.DeadlineExceeded,
+        "BUSY", "The deadline passed while the read waited behind other large reads. Request less at a time, or try again.", "no"));
 
     private static readonly RoutedReply RepliesWait = new(ByteString.Empty, KvProxy.RepliesWait);
 
@@ -53,7 +55,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
         try
         {
-            var reply = await ForwardAsync(request, route, span?.Context ?? default, deadlineMs, new ReplyWay(LaneOf(method)), cancellationToken).ConfigureAwait(false);
+            var reply =
+                await ForwardAsync(request, route, span?.Context ?? default, deadlineMs, new ReplyWay(LaneOf(method)), cancellationToken).ConfigureAwait(false);
             if (reply.Error is { } refusal && CallStatus.LargeReplyBytes(refusal) > 0)
                 reply = await BringAsync(request, route, span?.Context ?? default, deadlineMs, reply, peer, room, cancellationToken).ConfigureAwait(false);
             (reason, status) = reply.Error is { } error ? (CallStatus.ReasonOf(error), (StatusCode)error.Code) : (null, StatusCode.OK);
@@ -80,7 +83,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     // A read keeps room for its response only while a node is asked for it. If that fails, the read waits on the small lane until its shard answers, like any
     // other. Otherwise a few reads of a shard without a leader would keep all the room for large responses.
     private async ValueTask<RoutedReply> BringAsync(
-        ByteString request, RequestRoute route, ActivityContext parent, long deadlineMs, RoutedReply reply, string peer, IReplyRoom room, CancellationToken cancellationToken)
+        ByteString request,
+        RequestRoute route, ActivityContext parent, long deadlineMs, RoutedReply reply, string peer, IReplyRoom room, CancellationToken cancellationToken)
     {
         var connection = CallerNumbers.OfConnection(peer);
         for (var turn = 0; reply.Error is { } refusal && CallStatus.LargeReplyBytes(refusal) is var bytes and > 0; turn++)
@@ -165,15 +169,16 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             return Refused("BAD_REQUEST", RequestParts.TooManyPositions);
         if (route.Method == Method.Count)
         {
-            var (count, countError) = await RangeCalls.CountAsync(calls, CountParser.ParseFrom(request), deadlineMs, cancellationToken, way).ConfigureAwait(false);
+            var (count, countError) = await RangeCalls.CountAsync(calls, CountParser.ParseFrom(request), deadlineMs, cancellationToken, way)
+                .ConfigureAwait(false);
             return new RoutedReply(count?.ToByteString() ?? ByteString.Empty, countError);
         }
         var (found, error) = await RangeCalls.GetNearestAsync(calls, GetParser.ParseFrom(request), deadlineMs, cancellationToken, way).ConfigureAwait(false);
         return new RoutedReply(found?.ToByteString() ?? ByteString.Empty, error);
     }
 
-    // The whole request goes to the first shard, and requests for the rest to the others. A request id belongs to one shard, so a range with one must be in that.
-    // If only the first keys of it were removed there, the caller goes on itself.
+    // The whole request goes to the first shard, and requests for the rest to the others. A request id belongs to one shard, so a range with one must be in
+    // that. If only the first keys of it were removed there, the caller goes on itself.
     private async ValueTask<RoutedReply> DeleteRangeAsync(ByteString request, bool isIdentified, long deadlineMs, CancellationToken cancellationToken)
     {
         // Without its conditions: they are evaluated in the first shard, and as objects they take many times their bytes.
@@ -223,7 +228,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         return true;
     }
 
-    private async ValueTask<RoutedReply> GetManyAsync(ByteString request, RequestParts parts, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
+    private async ValueTask<RoutedReply> GetManyAsync(
+        ByteString request, RequestParts parts, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
     {
         // Counted in the encoded request, because each key, position and unknown field becomes an object of many times its bytes.
         if (parts.Keys > KvLimits.KeysMax)
@@ -232,9 +238,11 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             return Refused("BAD_REQUEST", RequestParts.TooManyPositions);
         var message = ManyParser.ParseFrom(request);
         var keys = message.Keys;
-        var (entries, error, partBytesMax) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken, way, message.WithLife).ConfigureAwait(false);
+        var (entries, error, partBytesMax) =
+            await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken, way, message.WithLife).ConfigureAwait(false);
         if (error is not null)
-            return CallStatus.LargeReplyBytes(error) > KvLimits.AnswerBytesMax ? AnswerTooLarge : new RoutedReply(ByteString.Empty, error) { PartBytesMax = partBytesMax };
+            return CallStatus.LargeReplyBytes(error) > KvLimits.AnswerBytesMax ? AnswerTooLarge
+                : new RoutedReply(ByteString.Empty, error) { PartBytesMax = partBytesMax };
         var response = new GetManyResponse { Entries = { entries } };
         // Each shard's part is within the limit; the whole must be too.
         return response.CalculateSize() <= KvLimits.AnswerBytesMax

@@ -17,7 +17,8 @@ namespace KvCluster.Router.Api;
 /// singleton.
 /// </summary>
 internal sealed class KvProxy(
-    Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterMetrics metrics, CallMemory memory, RouterOptions options, ILogger<KvProxy> log) : EncodedKvService, IReplyRoom
+    Forwarding forwarding, CallRouter calls,
+    NodeChannels channels, RouterMetrics metrics, CallMemory memory, RouterOptions options, ILogger<KvProxy> log) : EncodedKvService, IReplyRoom
 {
     /// <summary>
     /// The size assumed for a scan's first page, of which nothing is known. Larger than most pages, because a single large value makes a page larger.
@@ -43,7 +44,8 @@ internal sealed class KvProxy(
     private static readonly Google.Rpc.Status SnapshotNotKept = CallStatus.Create(
         StatusCode.Aborted,
         CallStatus.SnapshotTooOld,
-        "A router keeps no snapshots, and does not know which node keeps the one of the token. The entries received are valid; begin again without the token, or continue after the last entry in a newer snapshot.",
+        "A router keeps no snapshots, and does not know which node keeps the one of the token. The entries received are valid; "
+        + "begin again without the token, or continue after the last entry in a newer snapshot.",
         "no");
 
     private readonly AbandonedWork _abandoned = new(memory.Requests);
@@ -119,12 +121,15 @@ internal sealed class KvProxy(
         {
             Received = bytes => memory.Replies.Take(bytes),
             Read = bytes => memory.Replies.GiveBack(bytes),
-            MakeRoomAsync = async (bytes, cancellationToken) => (await _watchRoom.TakeAsync(bytes, TimeProvider.System, cancellationToken).ConfigureAwait(false)).GiveBack,
+            MakeRoomAsync = async (bytes, cancellationToken) =>
+                (await _watchRoom.TakeAsync(bytes, TimeProvider.System, cancellationToken).ConfigureAwait(false)).GiveBack,
         };
         await foreach (var received in walk.MessagesAsync(message, context.CancellationToken).ConfigureAwait(false))
         {
             if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(received.Encode()), memory.Replies).ConfigureAwait(false))
-                throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the events that it asked for. Watch again after the last position received.", "no").ToRpcException();
+                throw CallStatus.Create(
+                    StatusCode.ResourceExhausted, "NOT_READ",
+                    "The caller does not read the events that it asked for. Watch again after the last position received.", "no").ToRpcException();
         }
     }
 
@@ -144,7 +149,8 @@ internal sealed class KvProxy(
                 memory.Replies.Take(response.Count - held);
                 held = response.Count;
                 if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies).ConfigureAwait(false))
-                    throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the reply that it requested.", "no").ToRpcException();
+                    throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the reply that it requested.", "no")
+                        .ToRpcException();
             }
         }
         finally
@@ -207,7 +213,8 @@ internal sealed class KvProxy(
         {
             var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
             var deadlineMs = Deadlines.Of(method, context, options.Timeout);
-            var forwarded = forwarding.CallAsync(UnsafeByteOperations.UnsafeWrap(request.Memory), route, traceparent, deadlineMs, context.Peer, this, context.CancellationToken);
+            var forwarded = forwarding.CallAsync(
+                UnsafeByteOperations.UnsafeWrap(request.Memory), route, traceparent, deadlineMs, context.Peer, this, context.CancellationToken);
             if (!forwarded.IsCompleted)
             {
                 var work = forwarded.AsTask();

@@ -44,7 +44,8 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int mi
     /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
     /// <param name="read">Makes the read, with a deadline. Called once, and cancelled when its caller has been gone for a while.</param>
     /// <param name="cancellationToken">The caller has stopped waiting.</param>
-    public async Task<RoutedReply?> ReadAsync(uint caller, int bytes, long deadlineMs, Func<long, CancellationToken, ValueTask<RoutedReply>> read, CancellationToken cancellationToken)
+    public async Task<RoutedReply?> ReadAsync(
+        uint caller, int bytes, long deadlineMs, Func<long, CancellationToken, ValueTask<RoutedReply>> read, CancellationToken cancellationToken)
     {
         if (!await TryEnterAsync(caller, bytes, deadlineMs, cancellationToken).ConfigureAwait(false))
             return null;
@@ -80,7 +81,8 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int mi
 
     private static TimeSpan Left(long deadlineMs) => TimeSpan.FromMilliseconds(Math.Clamp(deadlineMs - Environment.TickCount64, 0, int.MaxValue));
 
-    private async Task<RoutedReply> ReadToEndAsync(int bytes, long deadlineMs, Func<long, CancellationToken, ValueTask<RoutedReply>> read, CancellationToken abandoned)
+    private async Task<RoutedReply> ReadToEndAsync(
+        int bytes, long deadlineMs, Func<long, CancellationToken, ValueTask<RoutedReply>> read, CancellationToken abandoned)
     {
         try
         {

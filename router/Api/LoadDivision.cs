@@ -9,10 +9,11 @@ using Status = Google.Rpc.Status;
 namespace KvCluster.Router.Api;
 
 /// <summary>
-/// Divides the chunks of one BulkLoad stream among their shards, as one Write each. Chunks are under way together if each begins behind the keys of those before
-/// it; otherwise one waits for those before it, so that the last value of a key counts. Called by the stream's reader.
+/// Divides the chunks of one BulkLoad stream among their shards, as one Write each. Chunks are under way together if each begins behind the keys of those
+/// before it; otherwise one waits for those before it, so that the last value of a key counts. Called by the stream's reader.
 /// </summary>
-internal sealed class LoadDivision(Forwarding forwarding, CallRouter calls, ByteBudget requests, RouterOptions options, ServerCallContext caller, IReplyRoom room)
+internal sealed class LoadDivision(
+    Forwarding forwarding, CallRouter calls, ByteBudget requests, RouterOptions options, ServerCallContext caller, IReplyRoom room)
 {
     /// <summary>Completes when all chunks so far are done.</summary>
     private Task _all = Task.CompletedTask;
@@ -94,7 +95,8 @@ internal sealed class LoadDivision(Forwarding forwarding, CallRouter calls, Byte
             return CallStatus.Invalid("BAD_REQUEST", LoadStream.WrongNumber(number, told));
         if (entries == 0)
             return CallStatus.Invalid("BAD_REQUEST", LoadStream.NoEntry);
-        return entries <= KvLimits.KeysMax ? null : CallStatus.Invalid("TOO_MANY_OPERATIONS", $"A chunk may have at most {KvLimits.KeysMax:N0} entries; nothing of it was applied.");
+        return entries <= KvLimits.KeysMax ? null
+            : CallStatus.Invalid("TOO_MANY_OPERATIONS", $"A chunk may have at most {KvLimits.KeysMax:N0} entries; nothing of it was applied.");
     }
 
     private PutParts Divide(ReadOnlySpan<byte> chunk)
@@ -126,7 +128,8 @@ internal sealed class LoadDivision(Forwarding forwarding, CallRouter calls, Byte
             return null;
         return failed.Count == replies.Length && !failed.Any(CallStatus.IsUnknown)
             ? failed[0]
-            : CallStatus.OutcomeUnknown($"{replies.Length - failed.Count} of {replies.Length} shards applied their part of the chunk; another: {failed[0].Message}");
+            : CallStatus.OutcomeUnknown(
+                $"{replies.Length - failed.Count} of {replies.Length} shards applied their part of the chunk; another: {failed[0].Message}");
     }
 
     private static MessageBytes Refused(MessageBytes message, Status error)

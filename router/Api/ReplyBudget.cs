@@ -45,7 +45,9 @@ internal sealed class ReplyBudget(Lock gate, ByteBudget process)
         call.HeldBytes = 0;
     }
 
-    /// <summary>Reserves room for the calls that wait for it, while there is any. The rest of the limit is left to small replies that arrive meanwhile.</summary>
+    /// <summary>
+    /// Reserves room for the calls that wait for it, while there is any. The rest of the limit is left to small replies that arrive meanwhile.
+    /// </summary>
     public void LetHoldsIn()
     {
         while (_holds.First is { } first)

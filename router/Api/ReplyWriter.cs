@@ -36,7 +36,8 @@ internal sealed class ReplyWriter(IServerStreamWriter<MessageBytes> responses, B
             if (!await StalledWrite.EndsAsync(responses.WriteAsync(message), process).ConfigureAwait(false))
             {
                 throw CallStatus.Create(
-                    StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the replies that it requested. Unanswered calls of the stream may have been applied.", "unknown").ToRpcException();
+                    StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the replies that it requested. "
+                        + "Unanswered calls of the stream may have been applied.", "unknown").ToRpcException();
             }
             written(bytes);
         }

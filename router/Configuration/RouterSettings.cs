@@ -6,10 +6,12 @@ namespace KvCluster.Router.Configuration;
 /// <summary>The settings of kv-router, the combinations that are invalid, and the options made from them.</summary>
 internal static class RouterSettings
 {
-    public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7400.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
+    public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7400.", SettingForms.Url(
+        Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
 
     public static readonly Setting<IReadOnlyList<string>> Nodes = new("nodes", "URLS",
-        "Nodes to get the shard map from, separated by commas. One that answers is enough.", SettingForms.ListOf(SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps))) { IsRequired = true };
+        "Nodes to get the shard map from, separated by commas. One that answers is enough.",
+        SettingForms.ListOf(SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps))) { IsRequired = true };
 
     /// <summary>What a router needs besides its calls: the runtime, the map of the shards, connections. In MiB.</summary>
     private const int ProgramMebibytes = 64;
@@ -17,7 +19,8 @@ internal static class RouterSettings
     public static readonly IReadOnlyList<Setting> RunTable =
     [
         CommonSettings.Config, Listen, Nodes, CommonSettings.ServeAdmin,
-        CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
+        CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.CallMemoryMebibytes,
+        CommonSettings.ConnectionsMax, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
     public static void Check(Settings settings) =>

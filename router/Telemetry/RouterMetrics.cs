@@ -26,15 +26,23 @@ internal sealed class RouterMetrics : IDisposable
     public RouterMetrics()
     {
         Meter = new Meter(Name);
-        Meter.CreateObservableGauge("kvcluster.router.info", static () => new Measurement<int>(1, new Tag("kvcluster.version", ProgramVersion.Full)), "{router}", "Always 1. The router's version is a label.");
-        _requests = Meter.CreateHistogram("kvcluster.router.request.duration", "s", "Duration of answered client calls, from arrival to answer.", null, Buckets.Seconds);
+        Meter.CreateObservableGauge(
+            "kvcluster.router.info", static () => new Measurement<int>(1, new Tag("kvcluster.version", ProgramVersion.Full)), "{router}",
+            "Always 1. The router's version is a label.");
+        _requests = Meter.CreateHistogram(
+            "kvcluster.router.request.duration", "s", "Duration of answered client calls, from arrival to answer.", null, Buckets.Seconds);
         _refused = Meter.CreateCounter<long>("kvcluster.router.request.refused", "{request}", "Client calls that ended with an error, by reason.");
         Meter.CreateObservableUpDownCounter("kvcluster.router.request.active", () => Interlocked.Read(ref _active), "{request}", "Client calls in progress.");
-        Meter.CreateObservableUpDownCounter("kvcluster.router.connections.left", static () => ConnectionLimit.Left.Count, "{connection}", "Client connections that have ended while the server was still at work on them. Of those that many calls were reset on, some stay until memory is collected.");
-        Meter.CreateObservableUpDownCounter("kvcluster.router.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Client connections that are not being read at the moment, because the thread pool of the process is busy.");
+        Meter.CreateObservableUpDownCounter("kvcluster.router.connections.left", static () => ConnectionLimit.Left.Count, "{connection}", "Client connections "
+            + "that have ended while the server was still at work on them. Of those that many calls were reset on, some stay until memory is collected.");
+        Meter.CreateObservableUpDownCounter(
+            "kvcluster.router.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}",
+            "Client connections that are not being read at the moment, because the thread pool of the process is busy.");
         // Exists from the start with the value 0. If a counter appeared with its first event, that increase would not be seen.
-        Meter.CreateObservableCounter("kvcluster.router.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open. They are counted nowhere else.");
-        Meter.CreateObservableCounter("kvcluster.router.calls.gone", () => Volatile.Read(ref _calls)?.CallsGone ?? 0, "{call}", "Calls that were not begun because their caller went away or their deadline passed while their request arrived. They are counted nowhere else.");
+        Meter.CreateObservableCounter("kvcluster.router.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on "
+            + "arrival because too many were open. They are counted nowhere else.");
+        Meter.CreateObservableCounter("kvcluster.router.calls.gone", () => Volatile.Read(ref _calls)?.CallsGone ?? 0, "{call}", "Calls that were not begun "
+            + "because their caller went away or their deadline passed while their request arrived. They are counted nowhere else.");
     }
 
     /// <summary>The memory whose refused calls are counted; set when the router begins to serve.</summary>

@@ -29,7 +29,8 @@ internal sealed class SimulatedDirectory
     }
 
     /// <summary>
-    /// Renames what has a name here to a name in another directory. A power loss never leaves it without a name; until both directories are synced it may leave it with both.
+    /// Renames what has a name here to a name in another directory. A power loss never leaves it without a name; until both directories are synced it may leave
+    /// it with both.
     /// </summary>
     public void Move(string name, SimulatedDirectory target, string newName)
     {

@@ -31,10 +31,14 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// <summary>Called before each call with operation and path. An exception that it returns is thrown instead.</summary>
     public Func<string, string, StorageIoException?>? Refuse { get; set; }
 
-    /// <summary>Chooses the fault of each call, including reads and mappings. Null means no faults. Called under the disk's lock, so it must not call the disk.</summary>
+    /// <summary>
+    /// Chooses the fault of each call, including reads and mappings. Null means no faults. Called under the disk's lock, so it must not call the disk.
+    /// </summary>
     public Func<DiskCall, DiskFault>? Fault { get; set; }
 
-    /// <summary>Whether files can be opened for direct I/O. Their reads and writes are refused unless memory, offset and length are multiples of 4 KiB.</summary>
+    /// <summary>
+    /// Whether files can be opened for direct I/O. Their reads and writes are refused unless memory, offset and length are multiples of 4 KiB.
+    /// </summary>
     public bool HasDirect { get; set; } = true;
 
     /// <summary>Whether files can have holes.</summary>
@@ -43,7 +47,9 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// <summary>Called when a write into this path has begun and changed nothing yet, for concurrent work.</summary>
     public Action<string>? DuringWrite { get; set; }
 
-    /// <summary>Called with offset and length when a part of a mapped file will be read soon. Returns whether it is not in memory; null means that it is.</summary>
+    /// <summary>
+    /// Called with offset and length when a part of a mapped file will be read soon. Returns whether it is not in memory; null means that it is.
+    /// </summary>
     public Func<long, long, bool>? BeginsRead { get; set; }
 
     /// <summary>Says whether the part of a mapped file at an offset is in memory; null means that the system does not tell.</summary>
@@ -438,7 +444,8 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     }
 
     /// <summary>The kernel's error for direct I/O that is not aligned.</summary>
-    internal static StorageIoException NotAligned(string operation, string path) => new(VerbOf(operation), path, "invalid argument: direct I/O that is not aligned");
+    internal static StorageIoException NotAligned(string operation, string path) =>
+        new(VerbOf(operation), path, "invalid argument: direct I/O that is not aligned");
 
     private static string[] Split(string path) => path.Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries);
 

@@ -4,8 +4,8 @@ using KvCluster.Processes;
 namespace KvCluster.Benchmarks;
 
 /// <summary>
-/// The loop beside which scripts judge pauses (beside_loop in tests/acceptance/common.sh): `KvCluster.Benchmarks bare-loop FOLDER` prints for each round when it
-/// ended, in milliseconds of Unix time, and how many microseconds it took, until it is killed. Not for people.
+/// The loop beside which scripts judge pauses (beside_loop in tests/acceptance/common.sh): `KvCluster.Benchmarks bare-loop FOLDER` prints for each round when
+/// it ended, in milliseconds of Unix time, and how many microseconds it took, until it is killed. Not for people.
 /// </summary>
 internal static class BareLoopCommand
 {

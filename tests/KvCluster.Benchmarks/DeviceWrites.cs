@@ -3,7 +3,9 @@ using KvCluster.Storage.Files;
 
 namespace KvCluster.Benchmarks;
 
-/// <summary>The speed of the disk itself, to compare the engine and replication with: direct, synced writes into allocated blocks, one after the other.</summary>
+/// <summary>
+/// The speed of the disk itself, to compare the engine and replication with: direct, synced writes into allocated blocks, one after the other.
+/// </summary>
 internal static class DeviceWrites
 {
     private const int FileBytes = 8 << 20;

@@ -23,7 +23,8 @@ if (args is [ColdRows.Command, ..])
 if (args is [BareLoopCommand.Name, ..])
     return BareLoopCommand.Run(args);
 
-var only = new Option<string[]>("--only") { Description = $"Suite engine: only these groups of rows, of {string.Join(", ", EngineSuite.Groups.Keys)}.", AllowMultipleArgumentsPerToken = true };
+var only = new Option<string[]>("--only") { Description = "Suite engine: only these groups of rows, of "
+    + $"{string.Join(", ", EngineSuite.Groups.Keys)}.", AllowMultipleArgumentsPerToken = true };
 only.AcceptOnlyFromAmong([.. EngineSuite.Groups.Keys]);
 var systems = new Option<string[]>("--systems") { Description = "Suite engine: only these engines.", AllowMultipleArgumentsPerToken = true };
 systems.AcceptOnlyFromAmong(EngineSystem.KvCluster, EngineSystem.Lmdb, EngineSystem.RocksDb);
@@ -38,7 +39,8 @@ var suites = new Dictionary<string, BenchmarkSuite>
     ["api"] = ApiSuite.RunAsync,
     ["cluster"] = ClusterSuite.Run,
     ["engine"] = (quick, progress, cancellation) => EngineSuite.RunAsync(
-        EnginePlan.Of(quick, chosen!.GetValue(only) ?? [], chosen.GetValue(systems) ?? [], chosen.GetValue(keys), chosen.GetValue(rounds), chosen.GetValue(seconds)), progress, cancellation),
+        EnginePlan.Of(quick, chosen!.GetValue(only) ?? [], chosen.GetValue(systems) ?? [], chosen.GetValue(keys), chosen.GetValue(rounds), chosen.GetValue(
+            seconds)), progress, cancellation),
     ["etag"] = EtagSuite.Run,
     ["faults"] = FaultSuite.RunAsync,
     ["grpc"] = GrpcSuite.RunAsync,

@@ -40,19 +40,22 @@ public sealed class ExactlyOnceTests
         {
             var before = counters.Select(counter => counter.Succeeded).ToArray();
             await Eventually.TrueAsync(
-                () => callers.Any(caller => caller.IsFaulted) || counters.Zip(before).All(pair => pair.First.Succeeded >= pair.Second + 50), $"increments before kill {kill}");
+                () => callers.Any(caller => caller.IsFaulted) || counters.Zip(before).All(pair => pair.First.Succeeded >= pair.Second + 50),
+                $"increments before kill {kill}");
             uint? leader = null;
             await Eventually.TrueAsync(() => RouterStatus.StatusOf(status) is { } now && (leader = RouterStatus.LeaderOf(now)) is not null, "a node leads");
             var killed = cluster.PidOf($"node-{leader}");
             System.Diagnostics.Process.GetProcessById(killed).Kill();
-            await Eventually.TrueAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
+            await Eventually.TrueAsync(
+                () => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
         }
         await enough.CancelAsync();
         await Task.WhenAll(callers);
 
         foreach (var counter in counters)
             Assert.Equal((counter.Key, counter.Succeeded), (counter.Key, await counter.ReadAsync()));
-        await Eventually.TrueAsync(() => RouterStatus.StatusOf(status, digest: true) is { } now && RouterStatus.AllReplicasEqual(now), "three equal replicas, sessions included");
+        await Eventually.TrueAsync(
+            () => RouterStatus.StatusOf(status, digest: true) is { } now && RouterStatus.AllReplicasEqual(now), "three equal replicas, sessions included");
     }
 
     // Long enough to notice a dead leader, elect another, and settle the change there.

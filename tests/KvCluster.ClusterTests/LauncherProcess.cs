@@ -21,7 +21,8 @@ internal sealed class LauncherProcess : IAsyncDisposable
         Folder = folder;
         Port = port;
         // Ports of its twenty on which no node of a cluster of three listens.
-        string[] always = ["--data", folder, "--port", port.ToString(CultureInfo.InvariantCulture), "--console-port", ConsolePortOf(port).ToString(CultureInfo.InvariantCulture)];
+        string[] always = ["--data", folder, "--port", port.ToString(CultureInfo.InvariantCulture), "--console-port", ConsolePortOf(port)
+            .ToString(CultureInfo.InvariantCulture)];
         _process = Process.Start(new ProcessStartInfo(Tools.Built("kv-local"), [.. always, .. arguments])
         {
             RedirectStandardOutput = true,

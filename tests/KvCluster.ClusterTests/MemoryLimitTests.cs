@@ -37,7 +37,8 @@ public sealed class MemoryLimitTests
         using var limit = MemoryLimit.TryCreate((long)mebibytes << 20, out var reason);
         Assert.True(limit is not null, reason);
         string[] arguments = program == "kv-node"
-            ? ["run", "--node", "1", "--data", Path.Combine(folder.Path, "data"), "--listen", "http://127.0.0.1:7401", "--coordinator", "etcd=http://127.0.0.1:1"]
+            ? ["run",
+                "--node", "1", "--data", Path.Combine(folder.Path, "data"), "--listen", "http://127.0.0.1:7401", "--coordinator", "etcd=http://127.0.0.1:1"]
             : ["run", "--listen", "http://127.0.0.1:7400", "--nodes", "http://127.0.0.1:1"];
         var (exitCode, output, error) = await Tools.RunAsync("/bin/sh", ["-c", JoinThenRun, limit.Processes, Tools.Built(program), .. arguments]);
         Assert.True(exitCode == Usage && error.Contains(expected, StringComparison.Ordinal), $"{exitCode}: {output} {error}");

@@ -26,7 +26,8 @@ public sealed class ProcessClusterTests
 
         var positions = new List<Position>();
         foreach (var key in keys)
-            positions.Add((await AnsweredAsync(limit => kv.PutAsync(new PutRequest { Key = Bytes(key), Value = Bytes("of " + key) }, deadline: limit))).Position);
+            positions.Add(
+                (await AnsweredAsync(limit => kv.PutAsync(new PutRequest { Key = Bytes(key), Value = Bytes("of " + key) }, deadline: limit))).Position);
         Assert.Equal(3, positions.Select(position => position.Shard).Distinct().Count());
 
         var got = await AnsweredAsync(limit => kv.GetAsync(new GetRequest { Key = Bytes(keys[1]) }, deadline: limit));
@@ -35,16 +36,19 @@ public sealed class ProcessClusterTests
         Assert.Equal(positions[1].Etag, got.Etag);
         Assert.False((await AnsweredAsync(limit => kv.GetAsync(new GetRequest { Key = Bytes("absent") }, deadline: limit))).Found);
 
-        var many = await AnsweredAsync(limit => kv.GetManyAsync(new GetManyRequest { Keys = { keys.Reverse().Append("absent").Select(Bytes) } }, deadline: limit));
+        var many = await AnsweredAsync(
+            limit => kv.GetManyAsync(new GetManyRequest { Keys = { keys.Reverse().Append("absent").Select(Bytes) } }, deadline: limit));
         Assert.Equal([.. keys.Reverse().Select(key => "of " + key), ""], many.Entries.Select(entry => entry.Value.ToStringUtf8()));
         Assert.Equal(keys, await ScanAsync(kv, new ScanRequest()));
         Assert.Equal(keys.Reverse(), await ScanAsync(kv, new ScanRequest { Reverse = true }));
         Assert.Equal(["files/etc/hosts", "files/usr/bin/env"], await ScanAsync(kv, new ScanRequest { Prefix = Bytes("files/") }));
 
         var stale = await Assert.ThrowsAsync<RpcException>(() => AnsweredAsync(limit => kv.PutAsync(
-            new PutRequest { Key = Bytes(keys[1]), Value = Bytes("never"), Conditions = { new Condition { EtagEquals = positions[2].Etag } } }, deadline: limit)));
+            new PutRequest { Key = Bytes(keys[1]), Value = Bytes("never"), Conditions = { new Condition { EtagEquals = positions[2].Etag } } },
+            deadline: limit)));
         Assert.Equal(StatusCode.FailedPrecondition, stale.StatusCode);
-        var newer = new PutRequest { Key = Bytes(keys[1]), Value = Bytes("newer"), Conditions = { new Condition { EtagEquals = got.Etag } }, RequestId = await IdAsync(keys[1]) };
+        var newer = new PutRequest { Key = Bytes(
+            keys[1]), Value = Bytes("newer"), Conditions = { new Condition { EtagEquals = got.Etag } }, RequestId = await IdAsync(keys[1]) };
         var conditional = await AnsweredAsync(limit => kv.PutAsync(newer, deadline: limit));
         Assert.True(EtagOf(conditional.Position) > EtagOf(positions[1]));
 
@@ -73,7 +77,8 @@ public sealed class ProcessClusterTests
     {
         using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), processes ? ["--processes"] : []);
-        var shown = cluster.Lines.Where(line => line.StartsWith("  console", StringComparison.Ordinal)).Select(line => line.Split(' ', StringSplitOptions.RemoveEmptyEntries)[1]).ToList();
+        var shown = cluster.Lines.Where(line => line.StartsWith("  console", StringComparison.Ordinal))
+            .Select(line => line.Split(' ', StringSplitOptions.RemoveEmptyEntries)[1]).ToList();
         Assert.Equal(Enumerable.Range(cluster.ConsolePort, consoles).Select(port => $"http://127.0.0.1:{port}"), shown);
 
         var file = Path.Combine(folder.Path, "admin-token");
@@ -164,7 +169,8 @@ public sealed class ProcessClusterTests
         await using (cluster)
         {
             using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
-            await AnsweredAsync(limit => new Kv.KvClient(channel.Calls()).PutAsync(new PutRequest { Key = Bytes("kept"), Value = Bytes("yes") }, deadline: limit));
+            await AnsweredAsync(
+                limit => new Kv.KvClient(channel.Calls()).PutAsync(new PutRequest { Key = Bytes("kept"), Value = Bytes("yes") }, deadline: limit));
             var children = new[] { "node-1", "node-2", "node-3", "router" }.Select(cluster.PidOf).ToArray();
             Assert.All(children, child => Assert.True(LauncherProcess.IsAlive(child)));
             cluster.KillHard();
@@ -173,7 +179,8 @@ public sealed class ProcessClusterTests
 
         await using var again = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var channelAgain = GrpcChannel.ForAddress(again.RouterAddress);
-        Assert.Equal("yes", (await new Kv.KvClient(channelAgain.Calls()).GetAsync(new GetRequest { Key = Bytes("kept") }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
+        Assert.Equal("yes", (await new Kv.KvClient(channelAgain.Calls())
+            .GetAsync(new GetRequest { Key = Bytes("kept") }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
     }
 
     [Fact]
@@ -196,7 +203,8 @@ public sealed class ProcessClusterTests
         using var channel = GrpcChannel.ForAddress(again.RouterAddress);
         var kv = new Kv.KvClient(channel.Calls());
         Assert.Equal(1983, (await ScanAsync(kv, new ScanRequest { Prefix = Bytes("packages/"), KeysOnly = true })).Count);
-        await Eventually.TrueAsync(() => RouterStatus.StatusOf(new V1.Cluster.ClusterClient(channel.Calls()))?.Nodes[0].Replicas.Count == 3, "a node has a replica of each shard");
+        await Eventually.TrueAsync(
+            () => RouterStatus.StatusOf(new V1.Cluster.ClusterClient(channel.Calls()))?.Nodes[0].Replicas.Count == 3, "a node has a replica of each shard");
     }
 
     // Repeats the call while a stall of the machine leaves a shard without a leader.

@@ -9,14 +9,17 @@ using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.ClusterTests;
 
-/// <summary>`kv selftest` against real processes: directly, through the router, and while leaders are killed at random. It leaves everything as it was.</summary>
+/// <summary>
+/// `kv selftest` against real processes: directly, through the router, and while leaders are killed at random. It leaves everything as it was.
+/// </summary>
 [Trait("Turn", "4")]
 public sealed class SelftestTests
 {
     private static readonly string[] ThreeShards = ["--processes", "--split-at", "files/,packages/"];
 
     /// <summary>Keys of somebody else, also beside those of the suite and beside borders of shards.</summary>
-    private static readonly string[] Others = ["a", "files", "files.", "files/", "files/a", "packages", "packages/!", "packages/a", "selftest", "selftest/", "selftest/other", "selftest0"];
+    private static readonly string[] Others =
+        ["a", "files", "files.", "files/", "files/a", "packages", "packages/!", "packages/a", "selftest", "selftest/", "selftest/other", "selftest0"];
 
     /// <summary>It makes many calls and waits, each with a limit of its own.</summary>
     private static readonly TimeSpan Limit = TimeSpan.FromMinutes(10);
@@ -71,7 +74,9 @@ public sealed class SelftestTests
         var kills = 0;
         while (!ended.IsCancellationRequested)
         {
-            uint[] leaders = RouterStatus.StatusOf(status) is { } now ? [.. now.Nodes.Where(static node => node.Replicas.Any(static replica => replica.Role == Role.Leader)).Select(static node => node.Node)] : [];
+            uint[] leaders = RouterStatus.StatusOf(status) is { } now
+                ? [.. now.Nodes.Where(static node => node.Replicas.Any(static replica => replica.Role == Role.Leader)).Select(static node => node.Node)]
+                : [];
             if (leaders.Length > 0)
             {
                 var name = $"node-{leaders[random.Next(leaders.Length)]}";
@@ -95,7 +100,8 @@ public sealed class SelftestTests
 
     private static async Task<(int ExitCode, string Told)> RunAsync(LauncherProcess cluster, params string[] arguments)
     {
-        using var process = Process.Start(new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), ["selftest", "--endpoint", cluster.RouterAddress, .. arguments])
+        using var process = Process.Start(new ProcessStartInfo(
+            Tools.Built("kv", "KvCluster.Cli"), ["selftest", "--endpoint", cluster.RouterAddress, .. arguments])
         {
             RedirectStandardOutput = true,
             RedirectStandardError = true,

@@ -12,7 +12,8 @@ internal static class Engine
 {
     private static readonly string[] ImageVariables = ["NODE_IMAGE", "ROUTER_IMAGE", "CLI_IMAGE", "ETCD_IMAGE"];
 
-    private static readonly Lazy<IDockerClient> Connection = new(static () => TestcontainersSettings.OS.DockerEndpointAuthConfig.GetDockerClientBuilder().Build());
+    private static readonly Lazy<IDockerClient> Connection =
+        new(static () => TestcontainersSettings.OS.DockerEndpointAuthConfig.GetDockerClientBuilder().Build());
 
     static Engine()
     {

@@ -1,7 +1,9 @@
 namespace KvCluster.Simulation;
 
 /// <summary>How much happened in one run or in many.</summary>
-internal readonly record struct Activity(long Writes, long Reads, long Scans, long FailedConditions, long Epochs, long Snapshots, long Transfers, long ReplicaChanges, long FollowerReads, long Repeats, long DigestsCompared, long Unapplied, long SetParts = 0, long Watched = 0)
+internal readonly record struct Activity(
+    long Writes, long Reads, long Scans, long FailedConditions, long Epochs, long Snapshots, long Transfers, long ReplicaChanges, long FollowerReads,
+    long Repeats, long DigestsCompared, long Unapplied, long SetParts = 0, long Watched = 0)
 {
     public static Activity operator +(Activity left, Activity right) => new(
         left.Writes + right.Writes,
@@ -20,5 +22,7 @@ internal readonly record struct Activity(long Writes, long Reads, long Scans, lo
         left.Watched + right.Watched);
 
     public override string ToString() =>
-        $"{Writes} acknowledged writes, {Reads} reads, {Scans} scans, {FailedConditions} failed conditions, {Epochs} epochs, {Snapshots} snapshots installed, {Transfers} leaderships transferred, {ReplicaChanges} changes of replicas, {FollowerReads} reads at followers, {Repeats} answers given again, {DigestsCompared} comparisons of digests, {Unapplied} replicas stopped at a record, {SetParts} parts of sets deleted, {Watched} events watched";
+        $"{Writes} acknowledged writes, {Reads} reads, {Scans} scans, {FailedConditions} failed conditions, {Epochs} epochs, {Snapshots} snapshots installed, "
+        + $"{Transfers} leaderships transferred, {ReplicaChanges} changes of replicas, {FollowerReads} reads at followers, {Repeats} answers given again, "
+        + $"{DigestsCompared} comparisons of digests, {Unapplied} replicas stopped at a record, {SetParts} parts of sets deleted, {Watched} events watched";
 }

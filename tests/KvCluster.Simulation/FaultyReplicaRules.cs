@@ -11,7 +11,8 @@ internal sealed class FaultyReplicaRules(InjectedBug bug) : ReplicaRules
     public override bool ServesBeforeOpen => bug == InjectedBug.ServeBeforeOpen;
 
     public override Etag CommittedUnmatched(IJournalView journal, Etag leaderCommitted) =>
-        bug == InjectedBug.CommitBeforeMatch && journal.TryFindAtOrBefore(leaderCommitted, out var unmatched) ? unmatched.Etag : base.CommittedUnmatched(journal, leaderCommitted);
+        bug == InjectedBug.CommitBeforeMatch && journal.TryFindAtOrBefore(leaderCommitted, out var unmatched) ? unmatched.Etag
+            : base.CommittedUnmatched(journal, leaderCommitted);
 
     public override LogPosition CutTo(IJournalView journal, LogPosition common, Etag committed) =>
         bug == InjectedBug.CutToCommitted && journal.TryFind(committed, out var record) ? record.Name : base.CutTo(journal, common, committed);
@@ -22,7 +23,8 @@ internal sealed class FaultyReplicaRules(InjectedBug bug) : ReplicaRules
     public override bool IsOvertaken(IJournalView journal, LogPosition covers, Etag committed) =>
         bug == InjectedBug.SnapshotOverNewer ? covers.Etag == committed : base.IsOvertaken(journal, covers, committed);
 
-    public override Etag CommittedByCount(Etag agreedOfOlderEpoch) => bug == InjectedBug.CommitOlderEpoch ? agreedOfOlderEpoch : base.CommittedByCount(agreedOfOlderEpoch);
+    public override Etag CommittedByCount(Etag agreedOfOlderEpoch) =>
+        bug == InjectedBug.CommitOlderEpoch ? agreedOfOlderEpoch : base.CommittedByCount(agreedOfOlderEpoch);
 
     public override Quorum Committing(Quorum voters, ShardView view) =>
         bug == InjectedBug.LearnerCounts ? new Quorum([.. view.Record.Replicas.Select(static replica => replica.ReplicaId)]) : base.Committing(voters, view);

@@ -3,9 +3,9 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Simulation;
 
 /// <summary>
-/// What a seed's run has beside its scenario. Each is drawn for itself from its number, so that all of them meet each other, and a new one changes nothing of the
-/// others. (They were once derived from the seed modulo 3 and 4, so that a watch never met sets. The first number of a <see cref="Random"/> depends linearly on
-/// its seed, so what two of them draw from neighbouring seeds is not independent either.)
+/// What a seed's run has beside its scenario. Each is drawn for itself from its number, so that all of them meet each other, and a new one changes nothing of
+/// the others. (They were once derived from the seed modulo 3 and 4, so that a watch never met sets. The first number of a <see cref="Random"/> depends
+/// linearly on its seed, so what two of them draw from neighbouring seeds is not independent either.)
 /// </summary>
 internal enum Feature
 {
@@ -37,5 +37,6 @@ internal static class Features
 
     /// <summary>Whether the run of a seed has a feature, whatever its scenario and its course.</summary>
     public static bool Has(int seed, Feature feature) =>
-        new SeededRandom(((ulong)feature << 32) | (uint)seed).Between(0, feature is Feature.Digests or Feature.Transactions ? OftenInOneOf : SeldomInOneOf) == 0;
+        new SeededRandom(((ulong)feature << 32) | (uint)seed)
+            .Between(0, feature is Feature.Digests or Feature.Transactions ? OftenInOneOf : SeldomInOneOf) == 0;
 }

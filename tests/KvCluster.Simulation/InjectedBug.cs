@@ -95,7 +95,9 @@ internal enum InjectedBug
 
     // The coordinator's data is lost.
 
-    /// <summary>Rebuild the record as soon as a majority of the newest replicas that happen to be known is there, although a node that others name did not answer.</summary>
+    /// <summary>
+    /// Rebuild the record as soon as a majority of the newest replicas that happen to be known is there, although a node that others name did not answer.
+    /// </summary>
     SilenceIsAnAnswer,
 
     /// <summary>Follow the old coordinator when it comes back after the record was rebuilt.</summary>

@@ -89,7 +89,8 @@ public sealed class InjectedBugTests(ITestOutputHelper output)
     [Fact]
     public void LeaseComparedBeforeTheSnapshot_BreaksNoRule()
     {
-        var broken = Suite.Run(1, SeedsForAHarmlessOne, Scenarios.Named("nodes-leader-cut-off"), Harmless, stopAtFailure: true).FirstOrDefault(static result => result.Broken is not null);
+        var broken = Suite.Run(1, SeedsForAHarmlessOne, Scenarios.Named("nodes-leader-cut-off"), Harmless, stopAtFailure: true)
+            .FirstOrDefault(static result => result.Broken is not null);
         Assert.True(broken is null, broken?.Report());
     }
 }

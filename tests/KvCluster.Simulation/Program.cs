@@ -31,7 +31,8 @@ internal static class Program
         var tally = Suite.Sum(results);
         Print(results, tally, watch.Elapsed);
         // Some scenarios or few seeds need not see every fault and rule.
-        var missing = parsed.Scenarios is null && parsed.Bug == InjectedBug.None && parsed.Seeds >= Suite.SeedsForAll ? tally.Missing.Select(Tally.NameOf).ToArray() : [];
+        var missing =
+            parsed.Scenarios is null && parsed.Bug == InjectedBug.None && parsed.Seeds >= Suite.SeedsForAll ? tally.Missing.Select(Tally.NameOf).ToArray() : [];
         if (missing.Length > 0)
             Console.WriteLine($"never happened, so nothing was shown about it: {string.Join(", ", missing)}");
         return results.All(result => result.Broken is null) && missing.Length == 0 ? 0 : 1;
@@ -45,7 +46,8 @@ internal static class Program
         foreach (var result in failed)
             Console.WriteLine($"failed: seed {result.Seed}, scenario {result.Scenario.Name}, {result.Broken}: {result.What}");
         foreach (var scenario in results.GroupBy(result => result.Scenario).OrderBy(group => group.Key.Name, StringComparer.Ordinal))
-            Console.WriteLine($"{scenario.Key.Name,-22} {scenario.Count(),6} seeds  {scenario.Count(result => result.Broken is not null),4} failed  {scenario.Key.Faults}");
+            Console.WriteLine(
+                $"{scenario.Key.Name,-22} {scenario.Count(),6} seeds  {scenario.Count(result => result.Broken is not null),4} failed  {scenario.Key.Faults}");
         var steps = results.Sum(result => result.Steps);
         var simulatedHours = results.Sum(result => result.SimulatedUs) / 3.6e9;
         Console.WriteLine(tally);

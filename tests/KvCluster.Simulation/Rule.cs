@@ -39,8 +39,9 @@ internal enum Rule
     OneRefresh,
 
     /// <summary>
-    /// A key expires with the value that it was set for, once, no earlier than its time to live after it was sent, and late by a bound, the drift and the time without a leader. A session ends no
-    /// earlier than its lifetime after a KeepAlive that was answered, and its keys end with it. All of that by the run's time. In the end everything has ended.
+    /// A key expires with the value that it was set for, once, no earlier than its time to live after it was sent, and late by a bound, the drift and the time
+    /// without a leader. A session ends no earlier than its lifetime after a KeepAlive that was answered, and its keys end with it. All of that by the run's
+    /// time. In the end everything has ended.
     /// </summary>
     LivesEnd,
 

@@ -36,6 +36,7 @@ internal static class Scenarios
     public static IReadOnlyList<Scenario> Named(string name)
     {
         Scenario[] found = [.. All.Where(scenario => scenario.Name == name || scenario.IsAbout(name))];
-        return found.Length > 0 ? found : throw new ArgumentException($"no scenario \"{name}\"; known are: {string.Join(", ", All.Select(scenario => scenario.Name))}, and those of a fault: F1");
+        return found.Length > 0 ? found : throw new ArgumentException(
+            $"no scenario \"{name}\"; known are: {string.Join(", ", All.Select(scenario => scenario.Name))}, and those of a fault: F1");
     }
 }

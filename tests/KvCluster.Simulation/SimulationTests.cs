@@ -30,12 +30,14 @@ public sealed class SimulationTests(ITestOutputHelper output)
     {
         var (first, seeds) = Environment.GetEnvironmentVariable("KV_SEED") is { Length: > 0 } one
             ? (int.Parse(one), 1)
-            : (1, Environment.GetEnvironmentVariable("KV_SEEDS") is { Length: > 0 } more ? int.Parse(more) : Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 10 * SeedsInCi : SeedsInCi);
+            : (1, Environment.GetEnvironmentVariable("KV_SEEDS") is { Length: > 0 } more ? int.Parse(more)
+                : Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 10 * SeedsInCi : SeedsInCi);
         var watch = Stopwatch.StartNew();
         var results = Suite.Run(first, seeds, scenarios: null, InjectedBug.None, stopAtFailure: true);
         var did = results.Aggregate(default(Activity), (sum, result) => sum + result.Activity);
         var simulatedHours = results.Sum(result => result.SimulatedUs) / 3.6e9;
-        output.WriteLine($"{results.Count} seeds, {results.Count(result => result.Broken is not null)} violations, {simulatedHours:F2} simulated hours in {watch.Elapsed.TotalSeconds:F1} s, {simulatedHours / watch.Elapsed.TotalHours:F0} simulated hours an hour: {did}");
+        output.WriteLine($"{results.Count} seeds, {results.Count(result => result.Broken is not null)} violations, {simulatedHours:F2} simulated hours in "
+            + $"{watch.Elapsed.TotalSeconds:F1} s, {simulatedHours / watch.Elapsed.TotalHours:F0} simulated hours an hour: {did}");
         Assert.True(results.All(result => result.Broken is null), results.FirstOrDefault(result => result.Broken is not null)?.Report());
         // A suite in which nothing happens proves nothing.
         if (seeds < SeedsInCi)
@@ -43,8 +45,12 @@ public sealed class SimulationTests(ITestOutputHelper output)
         var tally = Suite.Sum(results);
         output.WriteLine(tally.ToString());
         Assert.True(!tally.Missing.Any(), $"never happened: {string.Join(", ", tally.Missing.Select(Tally.NameOf))}");
-        Assert.True(did.Writes > seeds * 50L && did.Reads > seeds * 30L && did.Scans > seeds * 5L && did.FailedConditions > seeds * 5L, $"the runs did too little: {did}");
-        Assert.True(did.Epochs > seeds * 2L && did.Snapshots > seeds / 50 && did.Transfers > seeds / 10 && did.ReplicaChanges > seeds / 20 && did.FollowerReads > seeds && did.Repeats > seeds / 2 && did.DigestsCompared > seeds / 2 && did.Unapplied > seeds / 200 && did.SetParts > seeds / 4, $"the runs did too little: {did}");
+        Assert.True(did.Writes > seeds * 50L && did.Reads > seeds * 30L && did.Scans > seeds * 5L && did.FailedConditions > seeds * 5L, "the runs did too "
+            + $"little: {did}");
+        Assert.True(
+            did.Epochs > seeds * 2L && did.Snapshots > seeds / 50 && did.Transfers > seeds / 10 && did.ReplicaChanges > seeds / 20 && did.FollowerReads > seeds
+                && did.Repeats > seeds / 2 && did.DigestsCompared > seeds / 2 && did.Unapplied > seeds / 200 && did.SetParts > seeds / 4,
+            $"the runs did too little: {did}");
     }
 
     /// <summary>Some of the fixed seeds with every change, so that none goes without a fault of the table. All of them together take their turn.</summary>
@@ -64,7 +70,8 @@ public sealed class SimulationTests(ITestOutputHelper output)
     [Fact]
     public void NewSeeds_UnderFaults_KeepAllRules()
     {
-        var first = Environment.GetEnvironmentVariable("KV_FIRST") is { Length: > 0 } given ? int.Parse(given) : Random.Shared.Next(NewFirstMin, int.MaxValue - NewSeedsInALongRun);
+        var first = Environment.GetEnvironmentVariable("KV_FIRST") is { Length: > 0 } given ? int.Parse(given)
+            : Random.Shared.Next(NewFirstMin, int.MaxValue - NewSeedsInALongRun);
         var seeds = Environment.GetEnvironmentVariable("KV_LONG") == "1" ? NewSeedsInALongRun : NewSeedsInCi;
         output.WriteLine($"simulation: {seeds} new seeds, --first {first}");
         var broken = Suite.Run(first, seeds, scenarios: null, InjectedBug.None, stopAtFailure: true).FirstOrDefault(result => result.Broken is not null);
@@ -121,8 +128,8 @@ public sealed class SimulationTests(ITestOutputHelper output)
     [Trait("Turn", "3")]
     public void OneSeedOfARouter_RunTwice_TakesTheSameCourse(int seed) => OneSeed_RunTwice_TakesTheSameCourse("nodes-routed", seed);
 
-    // Two runs of a seed differed, because a watch of the library that was given up during a pause went on on the thread pool, beside the run, and drew its random
-    // numbers at another moment each time. A cancelled Task.Delay always does that.
+    // Two runs of a seed differed, because a watch of the library that was given up during a pause went on on the thread pool, beside the run, and drew its
+    // random numbers at another moment each time. A cancelled Task.Delay always does that.
     [Fact]
     public void Delay_OfASimulatedClientThatIsCancelled_GoesOnOnTheThreadThatCancels()
     {
@@ -171,7 +178,8 @@ public sealed class SimulationTests(ITestOutputHelper output)
     [Fact]
     public void Features_OfManySeeds_MeetEachOtherAndAreMissingBeside()
     {
-        var drawn = Enumerable.Range(1, SeedsInCi).Select(static seed => Enum.GetValues<Feature>().Where(feature => Features.Has(seed, feature)).ToHashSet()).ToArray();
+        var drawn = Enumerable.Range(1, SeedsInCi)
+            .Select(static seed => Enum.GetValues<Feature>().Where(feature => Features.Has(seed, feature)).ToHashSet()).ToArray();
         foreach (var one in Enum.GetValues<Feature>())
         {
             // One in nine to one in sixteen of the seeds have two of them.

@@ -16,7 +16,8 @@ public sealed class SlowLeaderTests
     {
         var kind = ProtocolScenario.All.Single(kind => kind.Name == "leader-disk-slow");
         var seconds = Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 600 : 30;
-        var run = new SimulationRun(seed, kind with { Draw = random => kind.Draw(random) with { DurationUs = seconds * 1_000_000L } }, InjectedBug.None, detailed: false);
+        var run = new SimulationRun(
+            seed, kind with { Draw = random => kind.Draw(random) with { DurationUs = seconds * 1_000_000L } }, InjectedBug.None, detailed: false);
         run.Run();
         Assert.True(run.Activity.Writes > seconds * 20, $"the run did too little: {run.Activity}");
         Assert.True(run.Activity.Epochs > 1, $"no leader with a slow disk transferred: {run.Activity}");

@@ -8,7 +8,9 @@ internal sealed class Tally
 {
     private readonly Dictionary<Enum, long> _counts = [];
 
-    /// <summary>A suite of all scenarios must have seen all of these. <see cref="Rule.Invariant"/> is checked by the code itself, which does not count.</summary>
+    /// <summary>
+    /// A suite of all scenarios must have seen all of these. <see cref="Rule.Invariant"/> is checked by the code itself, which does not count.
+    /// </summary>
     public static IReadOnlyList<Enum> Expected { get; } =
     [
         .. Enum.GetValues<Protocol.Fault>().Cast<Enum>(),

@@ -23,8 +23,8 @@ internal sealed class Transcript(bool detailed)
     public ulong Hash { get; private set; } = 14695981039346656037;
 
     /// <summary>
-    /// The run is over. What its processes tell when they are ended is not kept: clients end their calls on the thread pool, and their connections in the order of
-    /// a table of texts, which differs from process to process.
+    /// The run is over. What its processes tell when they are ended is not kept: clients end their calls on the thread pool, and their connections in the order
+    /// of a table of texts, which differs from process to process.
     /// </summary>
     public void End() => _hasEnded = true;
 

@@ -101,8 +101,8 @@ public sealed class BadInputTests : StoreTest
     {
         if (OperatingSystem.IsWindows())
             return;
-        // The administrator may write everywhere, except where the kernel itself refuses. So under root, as in most containers, the rest of this shows only that the store opens. What a user
-        // without rights gets there is shown by OtherUserTests.
+        // The administrator may write everywhere, except where the kernel itself refuses. So under root, as in most containers, the rest of this shows only
+        // that the store opens. What a user without rights gets there is shown by OtherUserTests.
         if (OperatingSystem.IsLinux())
             Assert.Throws<KvStoreDiskException>(() => KvStore.Open("/proc/self/data"));
         await KvStore.Open(Folder).DisposeAsync();
@@ -271,7 +271,8 @@ public sealed class BadInputTests : StoreTest
                     _ = store.Statistics;
                 },
             ];
-            var callers = calls.SelectMany(call => Enumerable.Range(0, Callers).Select(caller => Task.Run(() => RepeatUntilDisposedAsync(call, caller)))).ToList();
+            var callers = calls.SelectMany(call => Enumerable.Range(0, Callers)
+                .Select(caller => Task.Run(() => RepeatUntilDisposedAsync(call, caller)))).ToList();
             await Task.Delay(TimeSpan.FromMilliseconds(20 * round));
             await Task.WhenAll([.. callers, store.DisposeAsync().AsTask()]).WaitAsync(TimeSpan.FromMinutes(3));
         }

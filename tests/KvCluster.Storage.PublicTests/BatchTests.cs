@@ -31,7 +31,8 @@ public sealed class BatchTests : StoreTest
         var tree = await store.CreateTreeAsync("t");
         var first = await store.WriteAsync(new KvBatch().IfAbsent(tree, "k"u8).Put(tree, "k"u8, "1"u8));
         Assert.True(first.IsApplied);
-        var second = await store.WriteAsync(new KvBatch().IfEtag(tree, "k"u8, first.Etag).IfValue(tree, "k"u8, "1"u8).IfExists(tree, "k"u8).Put(tree, "k"u8, "2"u8));
+        var second = await store.WriteAsync(
+            new KvBatch().IfEtag(tree, "k"u8, first.Etag).IfValue(tree, "k"u8, "1"u8).IfExists(tree, "k"u8).Put(tree, "k"u8, "2"u8));
         Assert.True(second.IsApplied);
         foreach (var failing in (KvBatch[])
         [

@@ -6,12 +6,16 @@ using KvCluster.Storage;
 namespace KvCluster.PublicTests;
 
 /// <summary>
-/// A store whose data are several times what its process may use of memory, page cache included: loaded, read, scanned and changed in random order, written to checkpoints, opened again, and at the
-/// end all of it compared with what was written last. Run by tests/nightly/beyond-memory. An exception means that something was wrong; it ends the process.
+/// A store whose data are several times what its process may use of memory, page cache included: loaded, read, scanned and changed in random order, written to
+/// checkpoints, opened again, and at the end all of it compared with what was written last. Run by tests/nightly/beyond-memory. An exception means that
+/// something was wrong; it ends the process.
 /// </summary>
 internal sealed class BeyondMemory
 {
-    /// <summary>The first argument of the process that makes the group with limited memory: then the directory, the limit in MiB, how many times as much data, and the seconds of each load.</summary>
+    /// <summary>
+    /// The first argument of the process that makes the group with limited memory: then the directory, the limit in MiB, how many times as much data, and the
+    /// seconds of each load.
+    /// </summary>
     public const string Command = "beyond-memory";
 
     /// <summary>The first argument of the process in the group: then the same, and a seed.</summary>
@@ -46,7 +50,8 @@ internal sealed class BeyondMemory
     private BeyondMemory(string directory, long limitBytes, TimeSpan time, int seed)
     {
         (_directory, _time, _random) = (directory, time, new Random(seed));
-        _options = new KvStoreOptions { MemoryBudgetBytes = Math.Max(KvStoreOptions.MemoryBudgetBytesMin, limitBytes / BudgetPart), CheckpointJournalBytes = limitBytes / BudgetPart };
+        _options = new KvStoreOptions { MemoryBudgetBytes = Math.Max(
+            KvStoreOptions.MemoryBudgetBytesMin, limitBytes / BudgetPart), CheckpointJournalBytes = limitBytes / BudgetPart };
         _store = KvStore.Open(directory, _options);
     }
 
@@ -64,11 +69,13 @@ internal sealed class BeyondMemory
         var seed = (Seeds.Given ?? Random.Shared.Next()).ToString(CultureInfo.InvariantCulture);
         // Before the runtime starts, so that it knows of the limit, too.
         const string JoinThenRun = """echo $$ >"$0" && exec "$@" """;
-        using var process = Process.Start(new ProcessStartInfo("/bin/sh", ["-c", JoinThenRun, limit.Processes, "dotnet", "exec", typeof(Program).Assembly.Location, LimitedCommand, .. arguments[1..], seed]))!;
+        using var process = Process.Start(new ProcessStartInfo(
+            "/bin/sh", ["-c", JoinThenRun, limit.Processes, "dotnet", "exec", typeof(Program).Assembly.Location, LimitedCommand, .. arguments[1..], seed]))!;
         await process.WaitForExitAsync();
         if (process.ExitCode != 0 || limit.Kills != 0)
         {
-            Console.WriteLine($"KV_SEED={seed}: the process with the store ended with exit code {process.ExitCode}; the system has ended {limit.Kills} processes of its group for want of memory");
+            Console.WriteLine($"KV_SEED={seed}: the process with the store ended with exit code {process.ExitCode}; "
+                + $"the system has ended {limit.Kills} processes of its group for want of memory");
             return 1;
         }
         Console.WriteLine($"within {limitBytes >> 20} MiB, and no process was ended for want of memory");
@@ -80,7 +87,8 @@ internal sealed class BeyondMemory
     {
         var limitBytes = int.Parse(arguments[2], CultureInfo.InvariantCulture) * (1L << 20);
         var dataBytes = int.Parse(arguments[3], CultureInfo.InvariantCulture) * limitBytes;
-        var run = new BeyondMemory(arguments[1], limitBytes, TimeSpan.FromSeconds(int.Parse(arguments[4], CultureInfo.InvariantCulture)), int.Parse(arguments[5], CultureInfo.InvariantCulture));
+        var run = new BeyondMemory(arguments[1], limitBytes, TimeSpan.FromSeconds(int.Parse(arguments[4], CultureInfo.InvariantCulture)), int.Parse(
+            arguments[5], CultureInfo.InvariantCulture));
         await run.LoadAsync(dataBytes);
         if (run._store.Statistics.DataBytes < dataBytes)
             throw Wrong($"the data file has {run._store.Statistics.DataBytes} bytes, less than {dataBytes}");
@@ -116,13 +124,15 @@ internal sealed class BeyondMemory
         }
         await Task.WhenAll(open);
         await _store.CheckpointAsync();
-        Tell(string.Create(CultureInfo.InvariantCulture, $"loaded {_versions.Count:N0} keys in {Seconds(began):F1} s; the data file has {_store.Statistics.DataBytes >> 20:N0} MiB"));
+        Tell(string.Create(CultureInfo.InvariantCulture, $"loaded {_versions.Count:N0} keys in {Seconds(began):F1} s; "
+            + $"the data file has {_store.Statistics.DataBytes >> 20:N0} MiB"));
     }
 
     private async Task ReadAsync()
     {
         var began = Stopwatch.GetTimestamp();
-        var counts = await Task.WhenAll(Enumerable.Range(0, Readers).Select(_ => new Random(_random.Next())).Select(random => Task.Run(() => Read(random, began))));
+        var counts = await Task.WhenAll(
+            Enumerable.Range(0, Readers).Select(_ => new Random(_random.Next())).Select(random => Task.Run(() => Read(random, began))));
         Tell(string.Create(CultureInfo.InvariantCulture, $"{counts.Sum() / Seconds(began):N0} random reads/s of {Readers} threads"));
     }
 
@@ -159,13 +169,15 @@ internal sealed class BeyondMemory
     private async Task PutAsync()
     {
         var began = Stopwatch.GetTimestamp();
-        var callers = Enumerable.Range(0, Callers).Select(caller => (Caller: caller, Random: new Random(_random.Next()))).Select(one => Task.Run(() => PutAsync(one.Caller, one.Random, began))).ToArray();
+        var callers = Enumerable.Range(0, Callers).Select(caller => (Caller: caller, Random: new Random(_random.Next())))
+            .Select(one => Task.Run(() => PutAsync(one.Caller, one.Random, began))).ToArray();
         var checkpoints = 0;
         for (; Stopwatch.GetElapsedTime(began) < _time; checkpoints++)
             await _store.CheckpointAsync();
         var counted = await Task.WhenAll(callers);
         Tell(string.Create(CultureInfo.InvariantCulture,
-            $"{counted.Sum(static one => one.Count) / Seconds(began):N0} random puts/s of {Callers} callers, the longest {counted.Max(static one => one.Longest).TotalSeconds:F2} s, during {checkpoints} checkpoints one after the other"));
+            $"{counted.Sum(static one => one.Count) / Seconds(began):N0} random puts/s of {Callers} callers, the longest "
+            + $"{counted.Max(static one => one.Longest).TotalSeconds:F2} s, during {checkpoints} checkpoints one after the other"));
     }
 
     private async Task<(long Count, TimeSpan Longest)> PutAsync(int caller, Random random, long began)
@@ -211,7 +223,8 @@ internal sealed class BeyondMemory
         var count = 0L;
         var step = isReverse ? -1 : 1;
         var next = isReverse ? end - 1 : first;
-        foreach (var (key, value) in snapshot.Scan(_tree, NumberedValues.Key(first), end == _versions.Count ? default(ReadOnlySpan<byte>) : NumberedValues.Key(end), isReverse))
+        foreach (var (key, value) in snapshot.Scan(
+            _tree, NumberedValues.Key(first), end == _versions.Count ? default(ReadOnlySpan<byte>) : NumberedValues.Key(end), isReverse))
         {
             next = SkipDeleted(next, end, step);
             if (next < first || next >= end || !key.SequenceEqual(NumberedValues.Key(next)))

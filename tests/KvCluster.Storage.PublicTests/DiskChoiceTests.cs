@@ -11,8 +11,11 @@ public sealed class DiskChoiceTests : StoreTest
     [InlineData(true, false, 4, "")]
     [InlineData(false, true, 1, "")]
     [InlineData(true, false, null, "large records are not compressed, and up to [24] journal writes are in flight")]
-    [InlineData(null, null, null, "new journal segments are (filled with zeros before they are used|only allocated), large records are (not )?compressed, and up to [24] journal")]
-    [InlineData(null, true, 16, "new journal segments are (filled with zeros before they are used|only allocated), large records are compressed, and up to 16 journal")]
+    [InlineData(
+        null, null, null,
+        "new journal segments are (filled with zeros before they are used|only allocated), large records are (not )?compressed, and up to [24] journal")]
+    [InlineData(
+        null, true, 16, "new journal segments are (filled with zeros before they are used|only allocated), large records are compressed, and up to 16 journal")]
     [InlineData(false, null, 2, "new journal segments are only allocated, large records are (not )?compressed, and up to 2 journal")]
     public async Task Open_WithAnyChoice_KeepsWhatItWritesAndSaysWhatItMeasured(bool? fill, bool? compress, int? writes, string said)
     {
@@ -64,6 +67,7 @@ public sealed class DiskChoiceTests : StoreTest
 
         public bool IsEnabled(LogLevel logLevel) => true;
 
-        public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter) => Texts.Enqueue(formatter(state, exception));
+        public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter) =>
+            Texts.Enqueue(formatter(state, exception));
     }
 }

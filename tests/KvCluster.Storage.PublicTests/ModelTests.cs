@@ -1,8 +1,9 @@
 namespace KvCluster.PublicTests;
 
 /// <summary>
-/// Random changes of several named trees, compared with sorted dictionaries of values and of sets for each: batches with conditions by many callers at once, deletes of ranges, trees that
-/// come and go, snapshots that stay open over checkpoints, cursors, backups, closing and opening again. Uses what every user has. KV_SEED repeats a run, KV_LONG=1 makes many.
+/// Random changes of several named trees, compared with sorted dictionaries of values and of sets for each: batches with conditions by many callers at once,
+/// deletes of ranges, trees that come and go, snapshots that stay open over checkpoints, cursors, backups, closing and opening again. Uses what every user has.
+/// KV_SEED repeats a run, KV_LONG=1 makes many.
 /// </summary>
 public sealed class ModelTests : StoreTest
 {

@@ -2,7 +2,9 @@ using System.Collections.Immutable;
 
 namespace KvCluster.PublicTests;
 
-/// <summary>What a tree has: a value and the etag of its change for each key, and sets with the etags of their last changes, in the order of the keys.</summary>
+/// <summary>
+/// What a tree has: a value and the etag of its change for each key, and sets with the etags of their last changes, in the order of the keys.
+/// </summary>
 internal sealed class ModelTree
 {
     private static readonly Comparer<byte[]> Order = Comparer<byte[]>.Create(Compare);
@@ -15,7 +17,8 @@ internal sealed class ModelTree
     private readonly ImmutableSortedDictionary<byte[], (ImmutableSortedSet<byte[]> Members, Etag Etag)> _sets;
 
     private ModelTree(
-        ImmutableSortedDictionary<byte[], (byte[] Value, Etag Etag)> entries, ImmutableSortedDictionary<byte[], (ImmutableSortedSet<byte[]> Members, Etag Etag)> sets) =>
+        ImmutableSortedDictionary<byte[], (byte[] Value, Etag Etag)> entries,
+        ImmutableSortedDictionary<byte[], (ImmutableSortedSet<byte[]> Members, Etag Etag)> sets) =>
         (_entries, _sets) = (entries, sets);
 
     public int Count => _entries.Count;
@@ -29,7 +32,8 @@ internal sealed class ModelTree
     public (byte[] Value, Etag Etag)? Find(byte[] key) => _entries.TryGetValue(key, out var entry) ? entry : null;
 
     /// <summary>The set of a key, which is empty if there is none, and the etag of its last change.</summary>
-    public (ImmutableSortedSet<byte[]> Members, Etag Etag) FindSet(byte[] key) => _sets.TryGetValue(key, out var set) ? set : (ImmutableSortedSet.Create<byte[]>(Order), Etag.None);
+    public (ImmutableSortedSet<byte[]> Members, Etag Etag) FindSet(byte[] key) =>
+        _sets.TryGetValue(key, out var set) ? set : (ImmutableSortedSet.Create<byte[]>(Order), Etag.None);
 
     public ModelTree With(byte[] key, byte[] value, Etag etag) => new(_entries.SetItem(key, (value, etag)), _sets);
 

@@ -5,8 +5,8 @@ using System.Text;
 namespace KvCluster.PublicTests;
 
 /// <summary>
-/// Numbered keys, and a value for each version of a key, from 0 bytes to the longest that a store takes. Keys and versions alone say what a value is, so any number of values can be compared
-/// without keeping them. Any thread.
+/// Numbered keys, and a value for each version of a key, from 0 bytes to the longest that a store takes. Keys and versions alone say what a value is, so any
+/// number of values can be compared without keeping them. Any thread.
 /// </summary>
 internal static class NumberedValues
 {

@@ -16,14 +16,16 @@ internal sealed class OtherProcess : IDisposable
     /// <summary>Starts it and waits until it has opened the store.</summary>
     public static async Task<OtherProcess> StartAsync(string command, string directory)
     {
-        var process = Process.Start(new ProcessStartInfo("dotnet", ["exec", typeof(Program).Assembly.Location, command, directory]) { RedirectStandardOutput = true })!;
+        var process = Process.Start(
+            new ProcessStartInfo("dotnet", ["exec", typeof(Program).Assembly.Location, command, directory]) { RedirectStandardOutput = true })!;
         var other = new OtherProcess(process);
         Assert.Equal("open", await process.StandardOutput.ReadLineAsync());
         return other;
     }
 
     /// <summary>The next number that it has printed.</summary>
-    public async Task<int> NextNumberAsync() => int.Parse(await _process.StandardOutput.ReadLineAsync() ?? throw new InvalidOperationException("The process has ended."), CultureInfo.InvariantCulture);
+    public async Task<int> NextNumberAsync() =>
+        int.Parse(await _process.StandardOutput.ReadLineAsync() ?? throw new InvalidOperationException("The process has ended."), CultureInfo.InvariantCulture);
 
     /// <summary>Kills it, as with kill -9, and returns the numbers that it had printed until then.</summary>
     public async Task<List<int>> KillAsync()

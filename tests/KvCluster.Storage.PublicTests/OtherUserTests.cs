@@ -5,8 +5,8 @@ using KvCluster.Storage;
 namespace KvCluster.PublicTests;
 
 /// <summary>
-/// Directories that a process may not use, because they belong to another user. The administrator may use everything, so each is opened by a process of the user "nobody", which only the administrator
-/// can start: elsewhere these tests are skipped.
+/// Directories that a process may not use, because they belong to another user. The administrator may use everything, so each is opened by a process of the
+/// user "nobody", which only the administrator can start: elsewhere these tests are skipped.
 /// </summary>
 [UnsupportedOSPlatform("windows")]
 public sealed class OtherUserTests : StoreTest
@@ -127,7 +127,8 @@ public sealed class OtherUserTests : StoreTest
             foreach (var file in Directory.EnumerateFiles(AppContext.BaseDirectory).Where(static file => Path.GetExtension(file) is ".dll" or ".json"))
                 File.Copy(file, Path.Combine(copy, Path.GetFileName(file)));
         }
-        var (exitCode, output) = await OtherUserFactAttribute.RunAsync("dotnet", "exec", Path.Combine(copy, Path.GetFileName(typeof(Program).Assembly.Location)), "try", directory);
+        var (exitCode, output) = await OtherUserFactAttribute.RunAsync(
+            "dotnet", "exec", Path.Combine(copy, Path.GetFileName(typeof(Program).Assembly.Location)), "try", directory);
         Assert.True(exitCode == 0, output);
         return output;
     }
@@ -161,7 +162,8 @@ public sealed class OtherUserTests : StoreTest
             try
             {
                 // Attributes are made on a thread that the runner's own continuations need.
-                var (exitCode, output) = Task.Run(static () => RunAsync("sh", "-c", $"test -x '{Path.GetTempPath()}' && dotnet --list-runtimes")).GetAwaiter().GetResult();
+                var (exitCode, output) = Task.Run(static () => RunAsync("sh", "-c", $"test -x '{Path.GetTempPath()}' && dotnet --list-runtimes"))
+                    .GetAwaiter().GetResult();
                 return exitCode == 0 ? null : $"another user cannot run dotnet here, or enter {Path.GetTempPath()}: {output}";
             }
             catch (System.ComponentModel.Win32Exception missing)

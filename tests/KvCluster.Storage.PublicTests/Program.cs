@@ -7,8 +7,9 @@ namespace KvCluster.PublicTests;
 internal static class Program
 {
     /// <summary>
-    /// "hold DIRECTORY": opens the store, says so, and keeps it open. "write DIRECTORY": also writes until it is killed, and prints the number of each acknowledged write.
-    /// "try DIRECTORY": opens and closes it, and prints "open", or the type and the message of the exception. Others: see <see cref="BeyondMemory"/>.
+    /// "hold DIRECTORY": opens the store, says so, and keeps it open. "write DIRECTORY": also writes until it is killed, and prints the number of each
+    /// acknowledged write. "try DIRECTORY": opens and closes it, and prints "open", or the type and the message of the exception. Others: see
+    /// <see cref="BeyondMemory"/>.
     /// </summary>
     public static Task<int> Main(string[] arguments) => arguments[0] switch
     {

@@ -15,16 +15,19 @@ public sealed class SetTests : StoreTest
         await using var store = KvStore.Open(Folder);
         var tree = await store.CreateTreeAsync("t");
         using var before = store.OpenSnapshot();
-        await store.WriteAsync(new KvBatch().SetAdd(tree, "s"u8, "b"u8).SetAdd(tree, "s"u8, "a"u8).SetAdd(tree, "s"u8, "c"u8).SetAdd(tree, "s"u8, "b"u8).SetAdd(tree, "other"u8, "x"u8));
+        await store.WriteAsync(new KvBatch().SetAdd(tree, "s"u8, "b"u8).SetAdd(tree, "s"u8, "a"u8).SetAdd(tree, "s"u8, "c"u8).SetAdd(tree, "s"u8, "b"u8).SetAdd(
+            tree, "other"u8, "x"u8));
         var first = await store.WriteAsync(new KvBatch().SetRemove(tree, "s"u8, "a"u8));
         // Neither changes anything, nor the etag of the set.
-        await store.WriteAsync(new KvBatch().SetAdd(tree, "s"u8, "b"u8).SetRemove(tree, "s"u8, "none"u8).SetRemove(tree, "none"u8, "x"u8).SetDelete(tree, "none"u8));
+        await store.WriteAsync(
+            new KvBatch().SetAdd(tree, "s"u8, "b"u8).SetRemove(tree, "s"u8, "none"u8).SetRemove(tree, "none"u8, "x"u8).SetDelete(tree, "none"u8));
         using (var snapshot = store.OpenSnapshot())
         {
             var set = snapshot.GetSet(tree, "s"u8);
             Assert.Equal((2L, first.Etag, "b c"), (set.Count, set.Etag, Members(set)));
             Assert.True(set.Contains("b"u8) && !set.Contains("a"u8) && !set.Contains("bb"u8));
-            Assert.Equal((0L, Etag.None, ""), (snapshot.GetSet(tree, "none"u8).Count, snapshot.GetSet(tree, "none"u8).Etag, Members(snapshot.GetSet(tree, "none"u8))));
+            Assert.Equal(
+                (0L, Etag.None, ""), (snapshot.GetSet(tree, "none"u8).Count, snapshot.GetSet(tree, "none"u8).Etag, Members(snapshot.GetSet(tree, "none"u8))));
             Assert.Equal((0L, false), (before.GetSet(tree, "s"u8).Count, before.GetSet(tree, "s"u8).Contains("b"u8)));
         }
         await store.WriteAsync(new KvBatch().SetRemove(tree, "s"u8, "b"u8).SetRemove(tree, "s"u8, "c"u8));
@@ -146,7 +149,8 @@ public sealed class SetTests : StoreTest
         var tree = await store.CreateTreeAsync("t");
         await AddAsync(store, tree, "s", 0, Many);
         using var before = store.OpenSnapshot();
-        var result = await store.WriteAsync(new KvBatch().SetAdd(tree, "s"u8, "lost"u8).SetDelete(tree, "s"u8).SetAdd(tree, "s"u8, "kept"u8).Put(tree, "s"u8, "value"u8));
+        var result = await store.WriteAsync(
+            new KvBatch().SetAdd(tree, "s"u8, "lost"u8).SetDelete(tree, "s"u8).SetAdd(tree, "s"u8, "kept"u8).Put(tree, "s"u8, "value"u8));
         Assert.True(result.IsApplied);
         Assert.Equal(("kept", "value", (long)Many), (Members(store, tree, "s"), Read(store, tree, "s"), before.GetSet(tree, "s"u8).Count));
     }
@@ -179,7 +183,8 @@ public sealed class SetTests : StoreTest
     {
         await using (var store = KvStore.Open(Folder))
         {
-            var (kept, dropped, interrupted) = (await store.CreateTreeAsync("kept"), await store.CreateTreeAsync("dropped"), await store.CreateTreeAsync("interrupted"));
+            var (kept, dropped, interrupted) =
+                (await store.CreateTreeAsync("kept"), await store.CreateTreeAsync("dropped"), await store.CreateTreeAsync("interrupted"));
             foreach (var tree in (KvTree[])[kept, dropped, interrupted])
             {
                 await ChangeAsync(store, 0, 2_500, (batch, number) => batch.SetAdd(tree, Number(number), "m"u8));
@@ -187,7 +192,9 @@ public sealed class SetTests : StoreTest
             }
             await store.DropTreeAsync(dropped);
             using (var snapshot = store.OpenSnapshot())
-                Assert.Equal((0L, 0L, 1L), (snapshot.GetSet(dropped, "large"u8).Count, snapshot.GetSet(dropped, Number(7)).Count, snapshot.GetSet(interrupted, Number(7)).Count));
+                Assert.Equal(
+                    (0L, 0L, 1L),
+                    (snapshot.GetSet(dropped, "large"u8).Count, snapshot.GetSet(dropped, Number(7)).Count, snapshot.GetSet(interrupted, Number(7)).Count));
             await Assert.ThrowsAsync<KvTreeNotFoundException>(async () => await store.WriteAsync(new KvBatch().SetAdd(dropped, "s"u8, "m"u8)));
             await Assert.ThrowsAsync<KvTreeNotFoundException>(() => store.DeleteSetAsync(dropped, "large"u8));
             using var ended = new CancellationTokenSource();

@@ -43,7 +43,9 @@ public sealed class SnapshotTests : StoreTest
         Assert.Equal("ba b", Keys(snapshot.Scan(tree, "aa"u8, "bb"u8, reverse: true)));
         Assert.Equal("a b ba", Keys(snapshot.Scan(tree, to: "bb"u8)));
         Assert.Equal("", Keys(snapshot.Scan(tree, "c"u8, "b"u8)));
-        Assert.Equal((7L, 2L, 3L, 0L), (snapshot.Count(tree), snapshot.Count(tree, "aa"u8, "bb"u8), snapshot.CountPrefix(tree, "b"u8), snapshot.Count(tree, "c"u8, "b"u8)));
+        Assert.Equal(
+            (7L, 2L, 3L, 0L),
+            (snapshot.Count(tree), snapshot.Count(tree, "aa"u8, "bb"u8), snapshot.CountPrefix(tree, "b"u8), snapshot.Count(tree, "c"u8, "b"u8)));
         Assert.Equal(1, snapshot.Count(after));
         Assert.Equal("", Keys(snapshot.ScanPrefix(tree, "x"u8)));
         Assert.Equal(2, Keys(snapshot.ScanPrefix(tree, [0xFF])).Split(' ').Length);
@@ -129,7 +131,8 @@ public sealed class SnapshotTests : StoreTest
         await using var store = KvStore.Open(Folder);
         var tree = await store.CreateTreeAsync("t");
         var next = await store.CreateTreeAsync("u");
-        byte[][] keys = [.. "abc"u8.ToArray().Select(last => (byte[])[.. Enumerable.Repeat((byte)'k', KvStoreLimits.KeyBytesMax - 1), last]), [.. Enumerable.Repeat(byte.MaxValue, KvStoreLimits.KeyBytesMax)]];
+        byte[][] keys = [.. "abc"u8.ToArray().Select(last => (byte[])[.. Enumerable.Repeat((byte)'k', KvStoreLimits.KeyBytesMax - 1), last]),
+            [.. Enumerable.Repeat(byte.MaxValue, KvStoreLimits.KeyBytesMax)]];
         var batch = new KvBatch().Put(next, "other"u8, default);
         foreach (var key in keys)
             batch.Put(tree, key, default);

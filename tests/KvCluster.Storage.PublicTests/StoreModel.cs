@@ -4,8 +4,8 @@ using KvCluster.Storage;
 namespace KvCluster.PublicTests;
 
 /// <summary>
-/// A store, and a model of its trees. Batches are written by many callers at once; their etags tell in which order they were applied, and in that order the model has
-/// them. One thread at a time.
+/// A store, and a model of its trees. Batches are written by many callers at once; their etags tell in which order they were applied, and in that order the
+/// model has them. One thread at a time.
 /// </summary>
 internal sealed class StoreModel : IAsyncDisposable
 {

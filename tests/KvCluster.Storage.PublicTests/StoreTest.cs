@@ -49,7 +49,9 @@ public abstract class StoreTest : IDisposable
     /// <summary>The names and contents of all files under a directory, to see that nothing was changed.</summary>
     protected static string FilesOf(string directory) => string.Join('\n', Directory.EnumerateFileSystemEntries(directory, "*", SearchOption.AllDirectories)
         .Order(StringComparer.Ordinal)
-        .Select(path => $"{path} {(File.Exists(path) && Path.GetFileName(path) != "LOCK" ? Convert.ToHexString(System.Security.Cryptography.SHA256.HashData(File.ReadAllBytes(path))) : "")}"));
+        .Select(static path => (Path: path, IsFile: File.Exists(path) && Path.GetFileName(path) != "LOCK"))
+        .Select(
+            static one => one.Path + " " + (one.IsFile ? Convert.ToHexString(System.Security.Cryptography.SHA256.HashData(File.ReadAllBytes(one.Path))) : "")));
 
     public void Dispose()
     {

@@ -2,7 +2,10 @@ using KvCluster.Storage;
 
 namespace KvCluster.PublicTests;
 
-/// <summary>Compares a tree in a snapshot with its model by everything that reads: scans in both directions, prefixes, counts, lookups, and a cursor that goes to and fro.</summary>
+/// <summary>
+/// Compares a tree in a snapshot with its model by everything that reads: scans in both directions, prefixes, counts, lookups, and a cursor that goes to and
+/// fro.
+/// </summary>
 internal sealed class TreeChecks(Random random)
 {
     private const int CursorSteps = 40;
@@ -89,7 +92,8 @@ internal sealed class TreeChecks(Random random)
         Assert.Equal((members.Count, etag), (set.Count, set.Etag));
         var next = 0;
         foreach (var member in set.Members())
-            Assert.True(member.SequenceEqual(members[next++]), $"{Convert.ToHexString(member)} is where another member of {Convert.ToHexString(expectedKey)} should be.");
+            Assert.True(member.SequenceEqual(members[next++]), $"{Convert.ToHexString(member)} is where another member of {Convert.ToHexString(expectedKey)} "
+                + "should be.");
         Assert.Equal(members.Count, next);
     }
 

@@ -107,7 +107,9 @@ public sealed class TreeTests : StoreTest
         Assert.Null(Read(store, kept, "k"));
     }
 
-    /// <summary>A batch that waited while the queue was full was applied to a tree that had been dropped meanwhile. Its keys belonged to nobody until the next open.</summary>
+    /// <summary>
+    /// A batch that waited while the queue was full was applied to a tree that had been dropped meanwhile. Its keys belonged to nobody until the next open.
+    /// </summary>
     [Fact]
     public async Task Batches_ThatWaitWhileATreeIsDropped_AreRefusedAsAWholeOrDroppedWithIt()
     {
@@ -115,7 +117,8 @@ public sealed class TreeTests : StoreTest
         const int Count = 60, ValueBytes = 1 << 20;
         await using var store = KvStore.Open(Folder, new KvStoreOptions { MemoryBudgetBytes = KvStoreOptions.MemoryBudgetBytesMin });
         var (kept, dropped) = (await store.CreateTreeAsync("kept"), await store.CreateTreeAsync("dropped"));
-        var batches = Enumerable.Range(0, Count).Select(index => new KvBatch().Put(kept, Bytes($"{index:00}"), default).Put(dropped, Bytes($"{index:00}"), new byte[ValueBytes])).ToList();
+        var batches = Enumerable.Range(0, Count)
+            .Select(index => new KvBatch().Put(kept, Bytes($"{index:00}"), default).Put(dropped, Bytes($"{index:00}"), new byte[ValueBytes])).ToList();
         var writes = batches.ConvertAll(batch => store.WriteAsync(batch).AsTask());
         await store.DropTreeAsync(dropped);
         var applied = new List<string>();

@@ -1,8 +1,8 @@
 namespace KvCluster.Tests;
 
 /// <summary>
-/// Occupies every thread of the process's pool until it is disposed, and keeps the pool from adding more: a timer that is due would be the first thing that a new thread
-/// runs. Only for tests that nothing runs beside.
+/// Occupies every thread of the process's pool until it is disposed, and keeps the pool from adding more: a timer that is due would be the first thing that a
+/// new thread runs. Only for tests that nothing runs beside.
 /// </summary>
 internal sealed class OccupiedPool : IDisposable
 {

@@ -80,13 +80,16 @@ internal sealed class EtcdMembers : IAsyncDisposable
     {
         string[] arguments =
         [
-            "--name", $"m{member}", WithoutSyncs, "--data-dir", DataOf(member), "--log-level", "error", "--log-outputs", Path.Combine(_folder.Path, $"m{member}.log"),
+            "--name",
+            $"m{member}", WithoutSyncs, "--data-dir", DataOf(member), "--log-level", "error", "--log-outputs", Path.Combine(_folder.Path, $"m{member}.log"),
             "--listen-client-urls", ClientAddress(member), "--advertise-client-urls", ClientAddress(member),
-            "--listen-peer-urls", PeerAddress(member), "--initial-advertise-peer-urls", PeerAddress(member), "--initial-cluster", Peers, "--initial-cluster-token", _token,
+            "--listen-peer-urls",
+            PeerAddress(member), "--initial-advertise-peer-urls", PeerAddress(member), "--initial-cluster", Peers, "--initial-cluster-token", _token,
         ];
         string[] security = Certificates is null
             ? []
-            : ["--cert-file", Certificates.ServerFile, "--key-file", Certificates.ServerKeyFile, "--trusted-ca-file", Certificates.AuthorityFile, "--client-cert-auth"];
+            : ["--cert-file",
+                Certificates.ServerFile, "--key-file", Certificates.ServerKeyFile, "--trusted-ca-file", Certificates.AuthorityFile, "--client-cert-auth"];
         var process = Process.Start(new ProcessStartInfo(Tools.Find("etcd")!, [.. arguments, .. security, .. _arguments]) { RedirectStandardError = true })!;
         // Nobody reads its output when it is killed.
         process.ErrorDataReceived += static (_, _) => { };
@@ -115,7 +118,10 @@ internal sealed class EtcdMembers : IAsyncDisposable
         await UntilAsync(IsServingAsync);
     }
 
-    /// <summary>Stops all members, restores a snapshot in the place of their data, as an operator does, and restarts them. Needs etcdutl: since etcd 3.6 etcdctl cannot restore.</summary>
+    /// <summary>
+    /// Stops all members, restores a snapshot in the place of their data, as an operator does, and restarts them. Needs etcdutl: since etcd 3.6 etcdctl cannot
+    /// restore.
+    /// </summary>
     /// <param name="snapshot">The file.</param>
     /// <param name="isRevisionRaised">Continues above all revisions that were ever assigned.</param>
     public Task RestoreAsync(string snapshot, bool isRevisionRaised) => RestartAsync(() =>
@@ -126,7 +132,8 @@ internal sealed class EtcdMembers : IAsyncDisposable
             Directory.Delete(DataOf(member), recursive: true);
             string[] arguments =
             [
-                "snapshot", "restore", snapshot, "--data-dir", DataOf(member), "--name", $"m{member}", "--initial-cluster", Peers, "--initial-cluster-token", _token,
+                "snapshot",
+                "restore", snapshot, "--data-dir", DataOf(member), "--name", $"m{member}", "--initial-cluster", Peers, "--initial-cluster-token", _token,
                 "--initial-advertise-peer-urls", PeerAddress(member), .. raised,
             ];
             using var process = Process.Start(new ProcessStartInfo(Tools.Find("etcdutl")!, arguments) { RedirectStandardError = true })!;
@@ -207,7 +214,8 @@ internal sealed class EtcdMembers : IAsyncDisposable
         string[] security = Certificates is null
             ? []
             : ["--cacert", Certificates.AuthorityFile, "--cert", Certificates.ClientFile, "--key", Certificates.ClientKeyFile];
-        return Tools.RunAsync(Tools.Find("etcdctl")!, ["--endpoints", string.Join(',', endpoints), "--dial-timeout", time, "--command-timeout", time, .. security, .. arguments]);
+        return Tools.RunAsync(
+            Tools.Find("etcdctl")!, ["--endpoints", string.Join(',', endpoints), "--dial-timeout", time, "--command-timeout", time, .. security, .. arguments]);
     }
 
     private async Task UntilAsync(Func<Task<bool>> condition)
@@ -223,7 +231,8 @@ internal sealed class EtcdMembers : IAsyncDisposable
 
     private string Peers => string.Join(',', Enumerable.Range(0, Count).Select(index => $"m{index}={PeerAddress(index)}"));
 
-    private string ClientAddress(int member) => $"{(Certificates is null ? "http" : "https")}://127.0.0.1:{(_port + member).ToString(CultureInfo.InvariantCulture)}";
+    private string ClientAddress(int member) =>
+        $"{(Certificates is null ? "http" : "https")}://127.0.0.1:{(_port + member).ToString(CultureInfo.InvariantCulture)}";
 
     private string PeerAddress(int member) => $"http://127.0.0.1:{(_port + CountMax + member).ToString(CultureInfo.InvariantCulture)}";
 }

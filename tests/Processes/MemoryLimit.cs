@@ -3,8 +3,8 @@ using System.Globalization;
 namespace KvCluster.Processes;
 
 /// <summary>
-/// A group of processes (cgroup, version 1 or 2) that together may use only so much memory, page cache included. Benchmarks and tests of data larger than memory make one and
-/// start a program in it. Removed at the end, when its processes have ended.
+/// A group of processes (cgroup, version 1 or 2) that together may use only so much memory, page cache included. Benchmarks and tests of data larger than
+/// memory make one and start a program in it. Removed at the end, when its processes have ended.
 /// </summary>
 internal sealed class MemoryLimit : IDisposable
 {
@@ -50,7 +50,8 @@ internal sealed class MemoryLimit : IDisposable
             try
             {
                 Directory.CreateDirectory(limit._path);
-                File.WriteAllText(Path.Combine(limit._path, isFirstVersion ? "memory.limit_in_bytes" : "memory.max"), bytes.ToString(CultureInfo.InvariantCulture));
+                File.WriteAllText(
+                    Path.Combine(limit._path, isFirstVersion ? "memory.limit_in_bytes" : "memory.max"), bytes.ToString(CultureInfo.InvariantCulture));
                 return limit;
             }
             catch
@@ -77,8 +78,8 @@ internal sealed class MemoryLimit : IDisposable
         GoHome(_home);
     }
 
-    // The group of version 2 in which a limited one can be made. A group with processes of its own cannot limit its children, so it is the group above, if that has
-    // limited ones already, or this process goes into a child of its group.
+    // The group of version 2 in which a limited one can be made. A group with processes of its own cannot limit its children, so it is the group above, if that
+    // has limited ones already, or this process goes into a child of its group.
     private static string FindParent(string own, out string? home)
     {
         home = null;

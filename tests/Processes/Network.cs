@@ -121,7 +121,8 @@ internal sealed class Network
     {
         try
         {
-            return Directory.EnumerateFiles($"/proc/{process.ToString(CultureInfo.InvariantCulture)}/fd").Any(descriptor => new FileInfo(descriptor).LinkTarget == link);
+            return Directory.EnumerateFiles($"/proc/{process.ToString(CultureInfo.InvariantCulture)}/fd")
+                .Any(descriptor => new FileInfo(descriptor).LinkTarget == link);
         }
         catch (IOException)
         {

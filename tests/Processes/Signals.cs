@@ -31,7 +31,8 @@ internal static class Signals
             throw Failure(process, signal);
     }
 
-    private static InvalidOperationException Failure(int process, int signal) => new($"Signal {signal} to process {process}: error {Marshal.GetLastPInvokeError()}.");
+    private static InvalidOperationException Failure(int process, int signal) =>
+        new($"Signal {signal} to process {process}: error {Marshal.GetLastPInvokeError()}.");
 
     [DllImport("libc", EntryPoint = "kill", SetLastError = true)]
     private static extern int SendSignal(int process, int signal);

@@ -79,7 +79,8 @@ internal sealed class SmallDisk : IAsyncDisposable
     public void Fill()
     {
         var allocated = Math.Max(0, new DriveInfo(Mount).AvailableFreeSpace - FilledByWriting);
-        using var file = new FileStream(Path.Combine(Mount, "filler"), new FileStreamOptions { Mode = FileMode.Create, Access = FileAccess.Write, PreallocationSize = allocated });
+        using var file = new FileStream(
+            Path.Combine(Mount, "filler"), new FileStreamOptions { Mode = FileMode.Create, Access = FileAccess.Write, PreallocationSize = allocated });
         // Allocation can fill no more.
         file.Position = allocated;
         var zeros = new byte[64 << 10];
@@ -134,12 +135,14 @@ internal sealed class SmallDisk : IAsyncDisposable
     {
         var (_, device, _) = await Tools.RunAsync("findmnt", "--noheadings", "--output", "MAJ:MIN", Mount);
         Directory.CreateDirectory(Throttle);
-        await File.WriteAllTextAsync(Path.Combine(Throttle, "blkio.throttle.write_iops_device"), $"{device.Trim()} {writesPerSecond.ToString(CultureInfo.InvariantCulture)}");
+        await File.WriteAllTextAsync(
+            Path.Combine(Throttle, "blkio.throttle.write_iops_device"), $"{device.Trim()} {writesPerSecond.ToString(CultureInfo.InvariantCulture)}");
         await File.WriteAllTextAsync(Path.Combine(Throttle, "cgroup.procs"), process.ToString(CultureInfo.InvariantCulture));
     }
 
     /// <summary>Removes the limit of a process.</summary>
-    public static Task SpeedUpAsync(int process) => File.WriteAllTextAsync(Path.Combine(Throttles, "cgroup.procs"), process.ToString(CultureInfo.InvariantCulture));
+    public static Task SpeedUpAsync(int process) =>
+        File.WriteAllTextAsync(Path.Combine(Throttles, "cgroup.procs"), process.ToString(CultureInfo.InvariantCulture));
 
     public void EmptyDevice() => File.Delete(Path.Combine(Device, "filler"));
 

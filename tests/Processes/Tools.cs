@@ -34,7 +34,10 @@ internal static class Tools
         return (process.ExitCode, (await output).Trim(), (await error).Trim());
     }
 
-    /// <summary>A program of this repository: artifacts/bin/PROJECT/CONFIGURATION/PROGRAM, of the same configuration as this one. What the local cluster starts is beside it.</summary>
+    /// <summary>
+    /// A program of this repository: artifacts/bin/PROJECT/CONFIGURATION/PROGRAM, of the same configuration as this one. What the local cluster starts is
+    /// beside it.
+    /// </summary>
     public static string Built(string program, string project = "KvCluster.Local")
     {
         var own = new DirectoryInfo(AppContext.BaseDirectory);

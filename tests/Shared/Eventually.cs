@@ -11,7 +11,8 @@ internal static partial class Eventually
     private static readonly TimeSpan FirstPause = TimeSpan.FromMilliseconds(5);
     private static readonly TimeSpan LongestPause = TimeSpan.FromMilliseconds(100);
 
-    public static Task TrueAsync(Func<bool> condition, string expectation, TimeSpan? limit = null) => TrueAsync(() => Task.FromResult(condition()), expectation, limit);
+    public static Task TrueAsync(Func<bool> condition, string expectation, TimeSpan? limit = null) =>
+        TrueAsync(() => Task.FromResult(condition()), expectation, limit);
 
     public static Task TrueAsync(Func<Task<bool>> condition, string expectation, TimeSpan? limit = null) => TrueAsync(condition, () => expectation, limit);
 

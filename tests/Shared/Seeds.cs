@@ -5,8 +5,8 @@ using Xunit.Abstractions;
 namespace KvCluster.Shared;
 
 /// <summary>
-/// The seeds of random tests. A failing test prints its seed, and KV_SEED repeats it. KV_LONG=1 makes long runs, and KV_SECONDS bounds the time in which one begins another
-/// seed.
+/// The seeds of random tests. A failing test prints its seed, and KV_SEED repeats it. KV_LONG=1 makes long runs, and KV_SECONDS bounds the time in which one
+/// begins another seed.
 /// </summary>
 internal static class Seeds
 {
@@ -14,10 +14,12 @@ internal static class Seeds
     public static bool IsLong { get; } = Environment.GetEnvironmentVariable("KV_LONG") == "1";
 
     /// <summary>The seed to repeat; null: none.</summary>
-    public static int? Given { get; } = Environment.GetEnvironmentVariable("KV_SEED") is { Length: > 0 } text ? int.Parse(text, CultureInfo.InvariantCulture) : null;
+    public static int? Given { get; } =
+        Environment.GetEnvironmentVariable("KV_SEED") is { Length: > 0 } text ? int.Parse(text, CultureInfo.InvariantCulture) : null;
 
     private static readonly TimeSpan TimeMax =
-        Environment.GetEnvironmentVariable("KV_SECONDS") is { Length: > 0 } text ? TimeSpan.FromSeconds(int.Parse(text, CultureInfo.InvariantCulture)) : TimeSpan.MaxValue;
+        Environment.GetEnvironmentVariable("KV_SECONDS") is { Length: > 0 } text ? TimeSpan.FromSeconds(int.Parse(text, CultureInfo.InvariantCulture))
+            : TimeSpan.MaxValue;
 
     /// <summary>Whether a test that began then may go on with what is not necessary.</summary>
     public static bool HasTime(long began) => Stopwatch.GetElapsedTime(began) < TimeMax;

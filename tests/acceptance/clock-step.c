@@ -1,8 +1,9 @@
 // Gives every node of a local cluster a wall clock of its own, which a script sets while the nodes run. Preloaded into the launcher, whose children inherit it:
 //   cc -shared -fPIC -O2 -o clock-step.so clock-step.c -ldl
 //   CLOCK_STEP_FOLDER=FOLDER LD_PRELOAD=$PWD/clock-step.so kv-local --processes
-// Only the process `kv-node ... --node N` is affected. FOLDER/node-N has 8 bytes: the seconds that its clock is ahead, and their complement, 32 bits each, little-endian. The file is
-// mapped, so that a write to it is a step, and reading the clock costs no system call. Only the wall clock is ahead. CLOCK_MONOTONIC and CLOCK_BOOTTIME are the machine's.
+// Only the process `kv-node ... --node N` is affected. FOLDER/node-N has 8 bytes: the seconds that its clock is ahead, and their complement, 32 bits each,
+// little-endian. The file is mapped, so that a write to it is a step, and reading the clock costs no system call. Only the wall clock is ahead. CLOCK_MONOTONIC
+// and CLOCK_BOOTTIME are the machine's.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -54,17 +54,18 @@ within() {
 }
 
 # start_loop: builds and starts the bare loop (tests/Processes/BareLoop.cs), which does what a call costs without a store for as long as the script runs. To be
-# called before anything is measured, because a build takes minutes. $work/loop.tsv has for each round when it ended, in milliseconds, and how many microseconds it
-# took.
+# called before anything is measured, because a build takes minutes. $work/loop.tsv has for each round when it ended, in milliseconds, and how many microseconds
+# it took.
 start_loop() {
-  dotnet build "$root/tests/KvCluster.Benchmarks" -c Release -v q >"$work/loop.out" 2>&1 || fail "the bare loop does not build: $(grep -m 1 error "$work/loop.out")"
+  dotnet build "$root/tests/KvCluster.Benchmarks" -c Release -v q >"$work/loop.out" 2>&1 ||
+    fail "the bare loop does not build: $(grep -m 1 error "$work/loop.out")"
   "$root/artifacts/bin/KvCluster.Benchmarks/release/KvCluster.Benchmarks" bare-loop "$work" >"$work/loop.tsv" 2>"$work/loop.out" &
   loop_pid=$!
   wait_until 60 "the bare loop runs" test -s "$work/loop.tsv"
 }
 
-# most_lost FROM MS: prints how many milliseconds the bare loop lost at most within any MS milliseconds since FROM, the output of now_ms. What a round took longer
-# than the fastest one is lost.
+# most_lost FROM MS: prints how many milliseconds the bare loop lost at most within any MS milliseconds since FROM, the output of now_ms. What a round took
+# longer than the fastest one is lost.
 most_lost() {
   awk -v from="$1" -v span="$2" '
     NF == 2 && (!fastest || $2 < fastest) { fastest = $2 }
@@ -79,10 +80,10 @@ most_lost() {
     }' "$work/loop.tsv"
 }
 
-# beside_loop SECONDS LIMIT FROM WHAT: judges something that took so many seconds and began after FROM, such as the longest pause of callers. A machine that does
-# other work has no processor and no disk for them at times, and has none for the bare loop then. So the most that the loop lost within any time of the same length
-# is taken off, and what is left must be below the limit, also with --quick. The pause that the machine made longest need not be the one that callers met, so this
-# is kinder than comparing moment by moment; and what the cluster itself takes from the loop counts as the machine.
+# beside_loop SECONDS LIMIT FROM WHAT: judges something that took so many seconds and began after FROM, such as the longest pause of callers. A machine that
+# does other work has no processor and no disk for them at times, and has none for the bare loop then. So the most that the loop lost within any time of the
+# same length is taken off, and what is left must be below the limit, also with --quick. The pause that the machine made longest need not be the one that
+# callers met, so this is kinder than comparing moment by moment; and what the cluster itself takes from the loop counts as the machine.
 beside_loop() {
   local lost
   kill -0 "$loop_pid" 2>/dev/null || fail "the bare loop ended: $(tail -n 1 "$work/loop.out")"

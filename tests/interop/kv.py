@@ -1,6 +1,6 @@
 # The service kvcluster.v1.Kv from Python's grpcio: kv.py PORT FILE..., where each FILE is a serialized FileDescriptorProto in base64, those that others import
-# before them, so that no compiler is needed. The port is that of a node with one shard, or of a router. Prints a line of JSON for each case: {"name", "failure"},
-# where failure is null for a case that passed. All keys have a prefix of the case.
+# before them, so that no compiler is needed. The port is that of a node with one shard, or of a router. Prints a line of JSON for each case: {"name",
+# "failure"}, where failure is null for a case that passed. All keys have a prefix of the case.
 import base64
 import json
 import sys

@@ -29,7 +29,8 @@ start_engine() {
     mkdir -p "$engine_root"
     # Published ports go through the engine's own proxy, so that this machine's packet filter stays unchanged. The engine runs in its own session: if
     # this script is killed with everything that it started, the engine must still be able to stop the containers.
-    setsid dockerd --iptables=false --data-root "$engine_root/data" --exec-root "$work/x" --pidfile "$work/docker.pid" -H "unix://$work/docker.sock" >"$work/dockerd.log" 2>&1 &
+    setsid dockerd --iptables=false --data-root "$engine_root/data" --exec-root "$work/x" --pidfile "$work/docker.pid" -H "unix://$work/docker.sock" \
+      >"$work/dockerd.log" 2>&1 &
     engine=$!
     export DOCKER_HOST=unix://$work/docker.sock
     comes_true 120 engine_answers || skip "dockerd does not answer within two minutes: $(tail -n 1 "$work/dockerd.log")"
@@ -45,7 +46,8 @@ engine_answers() {
 # engine_runs: succeeds if the engine can run a container of busybox alone.
 engine_runs() {
   local code=0
-  mkdir -p "$work/probe/bin" && cp "$(command -v busybox)" "$work/probe/bin/busybox" && tar -C "$work/probe" -c . | docker import - kvcluster-base/probe:local || return 1
+  mkdir -p "$work/probe/bin" && cp "$(command -v busybox)" "$work/probe/bin/busybox" &&
+    tar -C "$work/probe" -c . | docker import - kvcluster-base/probe:local || return 1
   docker network create kvcluster-probe || return 1
   docker run --rm --read-only --cap-drop ALL --network kvcluster-probe kvcluster-base/probe:local /bin/busybox true || code=$?
   docker network rm kvcluster-probe
@@ -81,11 +83,13 @@ base_images() {
 
 # image NAME: builds kvcluster/NAME and checks its size and user. NuGet's sources are those of this machine.
 image() {
-  local arguments=(--network host --build-arg "SDK_IMAGE=$SDK_IMAGE" --build-arg "RUNTIME_IMAGE=$RUNTIME_IMAGE") config=$HOME/.nuget/NuGet/NuGet.Config started size
+  local arguments=(--network host --build-arg "SDK_IMAGE=$SDK_IMAGE" \
+    --build-arg "RUNTIME_IMAGE=$RUNTIME_IMAGE") config=$HOME/.nuget/NuGet/NuGet.Config started size
   [[ ! -e $config ]] || arguments+=(--secret "id=nuget-config,src=$config")
   started=$(now_ms)
   docker build "${arguments[@]}" --progress plain -f "$root/deploy/$1.Dockerfile" -t "kvcluster/$1:$tag" "$root" >"$work/build-$1.out" 2>&1 || {
-    ! grep -qE 'error NU1(100|101|301)' "$work/build-$1.out" || skip "no package feed reaches into a container here: $(grep -m 1 -oE 'error NU1.*' "$work/build-$1.out")"
+    ! grep -qE 'error NU1(100|101|301)' "$work/build-$1.out" ||
+      skip "no package feed reaches into a container here: $(grep -m 1 -oE 'error NU1.*' "$work/build-$1.out")"
     fail "docker build of $1"
   }
   size=$(docker image inspect -f '{{.Size}}' "kvcluster/$1:$tag")

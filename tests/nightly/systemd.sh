@@ -4,7 +4,8 @@ machine=kvacceptance-systemd
 
 # commands BLOCK: the commands of the first, second or third block of the part on plain processes.
 commands() {
-  awk -v block="$1" '/^###? / { inside = /^### Plain processes$/ } !inside { next } /^```/ { blocks += !open; open = !open; next } open && blocks == block' "$root/deploy/UPGRADING.md"
+  awk -v block="$1" '/^###? / { inside = /^### Plain processes$/ } !inside { next } /^```/ { blocks += !open; open = !open; next } open && blocks == block' \
+    "$root/deploy/UPGRADING.md"
 }
 
 # in_machine COMMANDS: executes them in the machine, beside the folder deploy of the sources.
@@ -23,12 +24,13 @@ app_of() {
   docker rm "$container" >/dev/null
 }
 
-# boot: starts the machine, a container. Its systemd and all of its programs are those of this machine, read-only. None of the units of /usr is wanted there, except
-# the journal: in a privileged container they would set devices and limits of this machine's kernel. systemd expects /sys and /proc/sys of a container to be
-# read-only, and then sets nothing there either.
+# boot: starts the machine, a container. Its systemd and all of its programs are those of this machine, read-only. None of the units of /usr is wanted there,
+# except the journal: in a privileged container they would set devices and limits of this machine's kernel. systemd expects /sys and /proc/sys of a container to
+# be read-only, and then sets nothing there either.
 boot() {
   local tree=$work/systemd folder link covers=()
-  mkdir -p "$tree"/{etc/systemd/system/sysinit.target.wants,home,root,usr,var/{lib,log,tmp},tmp,run,proc,sys,dev,opt,source} "$work"/{nothing,given,releases/0.1.0}
+  mkdir -p "$tree"/{etc/systemd/system/sysinit.target.wants,home,root,usr,var/{lib,log,tmp},tmp,run,proc,sys,dev,opt,source} \
+    "$work"/{nothing,given,releases/0.1.0}
   chmod 1777 "$tree"/{,var/}tmp
   for link in bin sbin lib lib64; do
     [[ ! -e /$link ]] || ln -s "usr/$link" "$tree/$link"
@@ -54,7 +56,8 @@ boot() {
   docker run -d -t --name "$machine" --privileged --cgroupns private --network none -e container=docker --tmpfs /run --tmpfs /tmp \
     -v /usr:/usr:ro "${covers[@]}" -v "$root/deploy:/source/deploy:ro" -v "$work/releases:/opt/kvcluster" -v "$work/kv:/opt/kv:ro" \
     -v "$work/given:$work/given:ro" -v /var/lib/kvcluster kvcluster-base/systemd:local \
-    /bin/bash -euc 'mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; mount -o remount,bind,ro /sys; exec /usr/lib/systemd/systemd --log-target=console' \
+    /bin/bash -euc \
+    'mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; mount -o remount,bind,ro /sys; exec /usr/lib/systemd/systemd --log-target=console' \
     >"$work/machine.out" 2>&1
 }
 
@@ -90,7 +93,8 @@ upgrade_node() {
   wait_until 120 "node $1 transfers its leaderships" done_in_machine "$(head -n 1 <<<"$lines")"
   must_in_machine "$(tail -n +2 <<<"$lines")"
   pid=$(property "kv-node@$1" MainPID)
-  [[ $(in_machine "readlink /proc/$pid/exe") == /opt/kvcluster/0.2.0/node/kv-node ]] || fail "node $1 was not upgraded: it runs $(in_machine "readlink /proc/$pid/exe")"
+  [[ $(in_machine "readlink /proc/$pid/exe") == /opt/kvcluster/0.2.0/node/kv-node ]] ||
+    fail "node $1 was not upgraded: it runs $(in_machine "readlink /proc/$pid/exe")"
   wait_until 120 "node $1 has caught up" caught_up "$1"
 }
 
@@ -110,7 +114,8 @@ units_under_systemd() {
   printf '#!/bin/sh\nexec docker exec -i %s /opt/kv/kv --endpoint http://127.0.0.1:7400 "$@"\n' "$machine" >"$kv"
   chmod +x "$kv"
 
-  [[ $(commands 1) == *"systemctl enable --now kv-node@1"* && $(commands 2) == *"drain N "* && $(commands 3) == *"restart kv-router"* ]] || fail "deploy/UPGRADING.md has other blocks than expected"
+  [[ $(commands 1) == *"systemctl enable --now kv-node@1"* && $(commands 2) == *"drain N "* && $(commands 3) == *"restart kv-router"* ]] ||
+    fail "deploy/UPGRADING.md has other blocks than expected"
   must_in_machine "$(commands 1 | sed -e '/^dotnet publish/d' -e '/^systemctl/,$d')"
   settings
   # In the place of etcd.
@@ -134,7 +139,8 @@ units_under_systemd() {
   [[ $(property kv-node@3 Result) == success && $(property kv-node@3 ExecMainCode) == 1 && $(property kv-node@3 ExecMainStatus) == 0 ]] ||
     fail "node 3 was stopped and did not end with 0: $(property kv-node@3 Result), $(property kv-node@3 ExecMainCode), $(property kv-node@3 ExecMainStatus)"
   "$kv" put acceptance/systemd two >"$work/put.out" 2>&1 || fail "kv put with a node stopped: $(cat "$work/put.out")"
-  must_in_machine 'cp -p /etc/kvcluster/node-3.yaml /etc/kvcluster/kept; echo "admin-hosts: a/b" >>/etc/kvcluster/node-3.yaml; systemctl start kv-node@3 || true'
+  must_in_machine \
+    'cp -p /etc/kvcluster/node-3.yaml /etc/kvcluster/kept; echo "admin-hosts: a/b" >>/etc/kvcluster/node-3.yaml; systemctl start kv-node@3 || true'
   wait_until 60 "node 3 is not started again and again with a wrong setting" failed kv-node@3
   [[ $(property kv-node@3 ExecMainStatus) == 2 ]] || fail "node 3 ended with $(property kv-node@3 ExecMainStatus) because of a wrong setting"
   must_in_machine 'mv /etc/kvcluster/kept /etc/kvcluster/node-3.yaml; systemctl start kv-node@3'

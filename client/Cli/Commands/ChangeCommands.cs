@@ -11,32 +11,36 @@ internal static class ChangeCommands
     public static Command Increment()
     {
         var by = new Argument<long>("BY") { Description = "What is added; negative to subtract.", DefaultValueFactory = _ => 1 };
-        return CliCommand.Create("incr", "Add to the number that is the value of a key, and print the number afterwards. An absent key counts as 0.", [Key, by], async (arguments, output, stop) =>
-        {
-            await using var client = Globals.ClientOf(arguments);
-            var result = await client.IncrementAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), arguments.GetValue(by), cancellationToken: stop);
-            if (output.IsJson)
-                output.Document(new { Number = Text.Number(result.Number), Shard = result.Position.Shard, Etag = result.Position.Etag.ToString() });
-            else
-                output.Line(result.Number.ToString(CultureInfo.InvariantCulture));
-            return ExitCodes.Done;
-        });
+        return CliCommand.Create(
+            "incr", "Add to the number that is the value of a key, and print the number afterwards. An absent key counts as 0.", [Key, by],
+            async (arguments, output, stop) =>
+            {
+                await using var client = Globals.ClientOf(arguments);
+                var result = await client.IncrementAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), arguments.GetValue(by), cancellationToken: stop);
+                if (output.IsJson)
+                    output.Document(new { Number = Text.Number(result.Number), Shard = result.Position.Shard, Etag = result.Position.Etag.ToString() });
+                else
+                    output.Line(result.Number.ToString(CultureInfo.InvariantCulture));
+                return ExitCodes.Done;
+            });
     }
 
     public static Command Touch()
     {
         var ttl = Globals.SecondsOption("--ttl", "How long the key lives from now. Without it the key does not expire any more.");
-        return CliCommand.Create("touch", "Set when a key expires, without sending its value. The exit code is 1 if the key does not exist.", [Key, ttl], async (arguments, output, stop) =>
-        {
-            await using var client = Globals.ClientOf(arguments);
-            var key = Text.ToBytes(arguments.GetRequiredValue(Key));
-            var result = await client.TouchAsync(key, TimeToLive.Of(arguments, ttl), cancellationToken: stop);
-            if (output.IsJson)
-                output.Document(new { Shard = result.Position.Shard, Etag = result.Position.Etag.ToString(), result.Existed });
-            else if (result.Existed)
-                output.Line(result.Position.Etag.ToString());
-            return result.Existed ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, $"{Text.ForPeople(key.Span)} does not exist.");
-        });
+        return CliCommand.Create(
+            "touch", "Set when a key expires, without sending its value. The exit code is 1 if the key does not exist.", [Key, ttl],
+            async (arguments, output, stop) =>
+            {
+                await using var client = Globals.ClientOf(arguments);
+                var key = Text.ToBytes(arguments.GetRequiredValue(Key));
+                var result = await client.TouchAsync(key, TimeToLive.Of(arguments, ttl), cancellationToken: stop);
+                if (output.IsJson)
+                    output.Document(new { Shard = result.Position.Shard, Etag = result.Position.Etag.ToString(), result.Existed });
+                else if (result.Existed)
+                    output.Line(result.Position.Etag.ToString());
+                return result.Existed ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, $"{Text.ForPeople(key.Span)} does not exist.");
+            });
     }
 
     public static Command Remove()
@@ -46,24 +50,27 @@ internal static class ChangeCommands
         var start = new Option<string?>("--start") { Description = "Remove all keys from this one on, inclusive.", HelpName = "KEY" };
         var end = new Option<string?>("--end") { Description = "Remove all keys up to this one, exclusive.", HelpName = "KEY" };
         var all = new Option<bool>("--all") { Description = "Remove all keys of the cluster." };
-        return CliCommand.Create("rm", "Remove a key, or all keys of a range at once, and print how many there were.", [key, prefix, start, end, all], async (arguments, output, stop) =>
-        {
-            var isPart = new[] { prefix, start, end }.Any(option => arguments.GetValue(option) is { Length: > 0 });
-            if (new[] { arguments.GetValue(key) is not null, isPart, arguments.GetValue(all) }.Count(static given => given) != 1)
-                throw new CliException(ExitCodes.Usage, "rm takes one of a KEY, a range by --prefix, --start and --end, and --all. Nothing was removed.");
-            await using var client = Globals.ClientOf(arguments);
-            var (removed, position) = arguments.GetValue(key) is { } one
-                ? await RemoveKeyAsync(client, one, stop)
-                : await RemoveRangeAsync(client, arguments.GetValue(prefix), arguments.GetValue(start), arguments.GetValue(end), stop);
-            if (output.IsJson)
-                output.Document(new { Removed = removed, Shard = position.Shard, Etag = position.Etag.ToString() });
-            else
-                output.Line(removed.ToString(CultureInfo.InvariantCulture));
-            return ExitCodes.Done;
-        });
+        return CliCommand.Create(
+            "rm", "Remove a key, or all keys of a range at once, and print how many there were.", [key, prefix, start, end, all],
+            async (arguments, output, stop) =>
+            {
+                var isPart = new[] { prefix, start, end }.Any(option => arguments.GetValue(option) is { Length: > 0 });
+                if (new[] { arguments.GetValue(key) is not null, isPart, arguments.GetValue(all) }.Count(static given => given) != 1)
+                    throw new CliException(ExitCodes.Usage, "rm takes one of a KEY, a range by --prefix, --start and --end, and --all. Nothing was removed.");
+                await using var client = Globals.ClientOf(arguments);
+                var (removed, position) = arguments.GetValue(key) is { } one
+                    ? await RemoveKeyAsync(client, one, stop)
+                    : await RemoveRangeAsync(client, arguments.GetValue(prefix), arguments.GetValue(start), arguments.GetValue(end), stop);
+                if (output.IsJson)
+                    output.Document(new { Removed = removed, Shard = position.Shard, Etag = position.Etag.ToString() });
+                else
+                    output.Line(removed.ToString(CultureInfo.InvariantCulture));
+                return ExitCodes.Done;
+            });
     }
 
-    private static async Task<(ulong Removed, Client.ShardPosition Position)> RemoveRangeAsync(Client.KvClient client, string? prefix, string? start, string? end, CancellationToken stop)
+    private static async Task<(ulong Removed, Client.ShardPosition Position)> RemoveRangeAsync(
+        Client.KvClient client, string? prefix, string? start, string? end, CancellationToken stop)
     {
         var range = new Client.KvRange { All = true, Prefix = Text.ToBytes(prefix ?? ""), Start = Text.ToBytes(start ?? ""), End = Text.ToBytes(end ?? "") };
         var result = await client.DeleteRangeAsync(range, stop);

@@ -7,12 +7,13 @@ internal static class CliCommand
 {
     /// <summary>A command that changes nothing, and says so when it is interrupted.</summary>
     /// <inheritdoc cref="Create" path="/param"/>
-    public static Command CreateReader(string name, string description, IEnumerable<Symbol> parts, Func<ParseResult, Output, CancellationToken, Task<int>> run) =>
-        Create(name, description, parts, (arguments, output, stop) =>
-        {
-            Interruption.NothingChanges();
-            return run(arguments, output, stop);
-        });
+    public static Command CreateReader(
+        string name, string description, IEnumerable<Symbol> parts, Func<ParseResult, Output, CancellationToken, Task<int>> run) =>
+            Create(name, description, parts, (arguments, output, stop) =>
+            {
+                Interruption.NothingChanges();
+                return run(arguments, output, stop);
+            });
 
     /// <param name="parts">The command's arguments and options.</param>
     /// <param name="run">Executes the command and returns the exit code. <see cref="Failures"/> describes its exceptions.</param>

@@ -8,33 +8,41 @@ namespace KvCluster.Cli.Commands;
 internal static class CoordinatorCommands
 {
     private static readonly Option<bool> PlanOnly = new("--plan") { Description = "Only show what would be written, from which nodes, and what is missing." };
-    private static readonly Option<uint[]> Without = new("--without") { Description = "Do not wait for this node, which is gone or stopped. If it returns, its replicas are rebuilt. Can be given more than once.", HelpName = "NODE" };
+    private static readonly Option<uint[]> Without = new("--without") { Description = "Do not wait for this node, which is gone or stopped. "
+        + "If it returns, its replicas are rebuilt. Can be given more than once.", HelpName = "NODE" };
 
     /// <summary>Nodes have seconds to answer, twice, and after three minutes a recovery ends by itself.</summary>
     private static readonly TimeSpan CallLimit = TimeSpan.FromMinutes(4);
 
     public static Command Create() => new("coordinator", "Commands for when the coordinator's data is lost.") { Recover() };
 
-    private static Command Recover() => CliCommand.Create("recover", "Rebuild the coordinator's records from the nodes, when its data was lost or restored from an old copy. The endpoint is the port for nodes (listen-peers) of any node, or, where nodes still run, any endpoint.", [PlanOnly, Without], async (arguments, output, stop) =>
+    private static Command Recover() => CliCommand.Create("recover", "Rebuild the coordinator's records from the nodes, when its data was lost or restored "
+        + "from an old copy. The endpoint is the port for nodes (listen-peers) of any node, or, where nodes still run, any "
+        + "endpoint.", [PlanOnly, Without], async (arguments, output, stop) =>
     {
         if (arguments.GetValue(Globals.Gateway))
-            throw new CliException(ExitCodes.Usage, "coordinator recover does not go through a router: leave out --gateway, and give --endpoint the port for nodes (listen-peers) of a node.");
+            throw new CliException(ExitCodes.Usage, "coordinator recover does not go through a router: leave out --gateway, and give --endpoint the port for "
+                + "nodes (listen-peers) of a node.");
         await using var client = Globals.ClientOf(arguments, CallLimit);
         var request = new RecoverRequest { PlanOnly = arguments.GetValue(PlanOnly), Without = { arguments.GetValue(Without) ?? [] } };
-        var found = await LongCall.EndAsync(client.RecoverCoordinatorAsync(request, CallLimit, stop), request.PlanOnly ? "the nodes are asked" : "the nodes are asked and the records rebuilt");
+        var found = await LongCall.EndAsync(
+            client.RecoverCoordinatorAsync(request, CallLimit, stop), request.PlanOnly ? "the nodes are asked" : "the nodes are asked and the records rebuilt");
         if (output.IsJson)
             output.Document(ToDocument(found));
         else
             Describe(found, output);
         return found.Refusals.Count == 0
             ? ExitCodes.Done
-            : throw new CliException(ExitCodes.Unavailable, $"Nothing was changed, because the records cannot be rebuilt: {found.Refusals[0]}{(found.Refusals.Count > 1 ? string.Create(CultureInfo.InvariantCulture, $" ({found.Refusals.Count} reasons in all)") : "")}.");
+            : throw new CliException(
+                ExitCodes.Unavailable,
+                $"Nothing was changed, because the records cannot be rebuilt: {found.Refusals[0]}"
+                + (found.Refusals.Count > 1 ? string.Create(CultureInfo.InvariantCulture, $" ({found.Refusals.Count} reasons in all).") : "."));
     });
 
     private static void Describe(RecoverResponse found, Output output)
     {
         foreach (var node in found.Nodes)
-            output.Line(FormattableString.Invariant($"node {node.Node}: {(node.Answered ? "answers" : node.Error.Length > 0 ? $"does not answer ({node.Error})" : "is named gone")}"));
+            output.Line($"node {node.Node}: {(node.Answered ? "answers" : node.Error.Length > 0 ? $"does not answer ({node.Error})" : "is named gone")}");
         foreach (var shard in found.Shards)
         {
             var source = shard.Source == 0 ? "the coordinator" : FormattableString.Invariant($"node {shard.Source}");
@@ -50,14 +58,16 @@ internal static class CoordinatorCommands
             output.Line("nothing was changed; the same command without --plan writes this");
     }
 
-    private static string Nodes(IReadOnlyCollection<uint> nodes) => nodes.Count == 0 ? "no node" : string.Join(", ", nodes.Select(static node => FormattableString.Invariant($"{node}")));
+    private static string Nodes(IReadOnlyCollection<uint> nodes) =>
+        nodes.Count == 0 ? "no node" : string.Join(", ", nodes.Select(static node => FormattableString.Invariant($"{node}")));
 
     private static object ToDocument(RecoverResponse found) => new
     {
         found.Applied,
         found.Recovery,
         Nodes = found.Nodes.Select(static node => new { node.Node, node.Answered, Error = node.Error.Length == 0 ? null : node.Error, node.Starts }),
-        Shards = found.Shards.Select(static shard => new { shard.Shard, Source = shard.Source == 0 ? (uint?)null : shard.Source, Leader = shard.Leader == 0 ? (uint?)null : shard.Leader, shard.Intact, shard.Missing, shard.Generation, shard.Epoch }),
+        Shards = found.Shards.Select(static shard => new { shard.Shard, Source = shard.Source == 0 ? (uint?)null : shard.Source,
+            Leader = shard.Leader == 0 ? (uint?)null : shard.Leader, shard.Intact, shard.Missing, shard.Generation, shard.Epoch }),
         found.Refusals,
     };
 }

@@ -10,15 +10,18 @@ internal static class DoctorCommand
 {
     private static readonly Option<bool> All = new("--all") { Description = "Also print the checks that passed." };
 
-    private static readonly Option<string[]> Routers = new("--router") { Description = "Also check the certificate of the router at this address. Can be given more than once. That of --endpoint is always checked.", HelpName = "URL" };
+    private static readonly Option<string[]> Routers = new("--router") { Description = "Also check the certificate of the router at this address. "
+        + "Can be given more than once. That of --endpoint is always checked.", HelpName = "URL" };
 
-    public static Command Create() => CliCommand.CreateReader("doctor", "Check nodes, shards, clocks, disks, coordinator, certificates and limits, and recommend actions. The exit code is 7 if there is a problem.", [All, Routers], async (arguments, output, stop) =>
+    public static Command Create() => CliCommand.CreateReader("doctor", "Check nodes, shards, clocks, disks, coordinator, certificates and limits, and "
+        + "recommend actions. The exit code is 7 if there is a problem.", [All, Routers], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments);
         string[] routers = [Globals.EndpointOf(arguments), .. arguments.GetValue(Routers)!.Select(static router => Globals.AddressIn(router, Routers.Name))];
         var (status, nodes, asked, now) = await Examined.ReadAsync(client.Admin, stop);
         // Nodes are left out, because a node reports its own certificate when it is examined.
-        var servers = routers.Select(static router => new Uri(router)).Where(router => router.Scheme == Uri.UriSchemeHttps && nodes.All(node => !IsSame(node.Address, router))).Distinct();
+        var servers = routers.Select(static router => new Uri(router))
+            .Where(router => router.Scheme == Uri.UriSchemeHttps && nodes.All(node => !IsSame(node.Address, router))).Distinct();
         var presented = await Task.WhenAll(servers.Select(server => Handshakes.ReadAsync(server, Globals.TlsOf(arguments), stop)));
         var findings = new Diagnosis(status, nodes, asked, now) { Presented = [.. presented.SelectMany(static one => one)] }.Findings();
         if (output.IsJson)
@@ -50,7 +53,8 @@ internal static class DoctorCommand
             if (finding.Advice.Length > 0)
                 output.Line($"         {finding.Advice}");
         }
-        output.Line($"cluster {cluster}: {findings.Count(finding => finding.Severity == Severity.Problem)} problems, {findings.Count(finding => finding.Severity == Severity.Warning)} warnings, {findings.Count} checks");
+        output.Line($"cluster {cluster}: {findings.Count(finding => finding.Severity == Severity.Problem)} problems, "
+            + $"{findings.Count(finding => finding.Severity == Severity.Warning)} warnings, {findings.Count} checks");
     }
 
     private static string NameOf(Severity severity) => severity.ToString().ToLowerInvariant();

@@ -12,19 +12,27 @@ internal static class KeyCommands
     private const string IfValueName = "--if-value";
 
     private static readonly Argument<string> Key = new("KEY") { Description = "The key: 1 to 2,048 bytes of UTF-8." };
-    private static readonly Option<string?> IfEtag = new(IfEtagName) { Description = "Apply only if this is the etag of the key: its value was set by that change.", HelpName = "ETAG" };
-    private static readonly Option<string?> Seen = new("--seen") { Description = "With --read session: the answer includes the change with this etag, which put or delete printed.", HelpName = "ETAG" };
+    private static readonly Option<string?> IfEtag =
+        new(IfEtagName) { Description = "Apply only if this is the etag of the key: its value was set by that change.", HelpName = "ETAG" };
+    private static readonly Option<string?> Seen =
+        new("--seen") { Description = "With --read session: the answer includes the change with this etag, which put or delete printed.", HelpName = "ETAG" };
     private static readonly Option<bool> Raw = new("--raw") { Description = "Print exactly the bytes of the value, without a line feed at the end." };
-    private static readonly Option<string?> Out = new("--out") { Description = "Write exactly the bytes of the value to this file instead of standard output.", HelpName = "FILE" };
+    private static readonly Option<string?> Out =
+        new("--out") { Description = "Write exactly the bytes of the value to this file instead of standard output.", HelpName = "FILE" };
     private static readonly Option<bool> IfAbsent = new(IfAbsentName) { Description = "Apply only if the key does not exist." };
     private static readonly Option<bool> IfExists = new(IfExistsName) { Description = "Apply only if the key exists." };
-    private static readonly Option<string?> IfValue = new(IfValueName) { Description = "Apply only if the key has exactly this value (text).", HelpName = "VALUE" };
+    private static readonly Option<string?> IfValue =
+        new(IfValueName) { Description = "Apply only if the key has exactly this value (text).", HelpName = "VALUE" };
 
     private static readonly Option<double?> Ttl = Globals.SecondsOption("--ttl", "How long the key lives. Without it, until it is deleted.");
-    private static readonly Option<string?> Owner = new("--owner") { Description = "A session with which the key ends, as `kv session open` printed it.", HelpName = "SESSION" };
-    private static readonly Option<bool> KeepTtl = new("--keep-ttl") { Description = "The key keeps the time to live that it has; without this option and --ttl it lives until it is deleted." };
-    private static readonly Option<bool> KeepOwner = new("--keep-owner") { Description = "The key keeps the session that owns it; without this option and --owner no session does." };
-    private static readonly Option<bool> Meta = new("--meta") { Description = "Print what is known of the key instead of its value: etag, bytes, the seconds that it lives, and the session that owns it." };
+    private static readonly Option<string?> Owner =
+        new("--owner") { Description = "A session with which the key ends, as `kv session open` printed it.", HelpName = "SESSION" };
+    private static readonly Option<bool> KeepTtl =
+        new("--keep-ttl") { Description = "The key keeps the time to live that it has; without this option and --ttl it lives until it is deleted." };
+    private static readonly Option<bool> KeepOwner =
+        new("--keep-owner") { Description = "The key keeps the session that owns it; without this option and --owner no session does." };
+    private static readonly Option<bool> Meta = new("--meta") { Description = "Print what is known of the key instead of its value: "
+        + "etag, bytes, the seconds that it lives, and the session that owns it." };
     private static readonly Option<bool> Sequence = new("--sequence") { Description = "Append the next number to the key, and print the new key." };
     private static readonly (Option<bool> Option, KvNearest Nearest)[] Nearest =
     [
@@ -34,31 +42,37 @@ internal static class KeyCommands
         (new("--higher") { Description = "The least key that is greater than KEY." }, KvNearest.Higher),
     ];
 
-    private static readonly Option<string?> Within = new("--within") { Description = "With --floor and its siblings: only a key with this prefix.", HelpName = "PREFIX" };
+    private static readonly Option<string?> Within =
+        new("--within") { Description = "With --floor and its siblings: only a key with this prefix.", HelpName = "PREFIX" };
 
-    public static Command Get() => CliCommand.CreateReader("get", "Print the value of a key, or of the nearest key with that key before it. The exit code is 1 if there is none.", [Key, Raw, Out, Meta, ReadOption.Mode, Seen, .. Nearest.Select(static one => one.Option), Within], async (arguments, output, stop) =>
-    {
-        var file = ValueFileOf(arguments, output);
-        var client = ClientOf(arguments);
-        var key = Text.ToBytes(arguments.GetRequiredValue(Key));
-        if (arguments.GetValue(Seen) is { } seen)
-            client.Observe(new ShardPosition(await ShardOfAsync(client, key, stop), ParseEtag("--seen", seen)));
-        var nearest = NearestOf(arguments);
-        var within = Text.ToBytes(arguments.GetValue(Within) ?? "");
-        var options = new KvGetOptions { Read = ReadOption.Of(arguments), WithLife = output.IsJson || arguments.GetValue(Meta) };
-        var result = await OfKeyAsync(key, () => nearest is { } which ? client.GetNearestAsync(key, which, within, options, stop) : client.GetAsync(key, options, stop));
-        if (output.IsJson)
-            output.Document(GetDocument.Of(nearest is not null && result.Found ? result.Key.Span : key.Span, result));
-        else if (result.Found && arguments.GetValue(Meta))
-            PrintMeta(output, nearest is null ? key.Span : result.Key.Span, result);
-        else if (result.Found && file is not null)
-            ValueFile.Write("--out", file, result.Value.Span);
-        else if (result.Found)
-            PrintFound(output, result, nearest is not null, arguments.GetValue(Raw));
-        return result.Found
-            ? ExitCodes.Done
-            : throw new CliException(ExitCodes.NotFound, nearest is null ? $"{Text.ForPeople(key.Span)} does not exist." : $"There is no such key near {Text.ForPeople(key.Span)}.");
-    });
+    public static Command Get() => CliCommand.CreateReader(
+        "get", "Print the value of a key, or of the nearest key with that key before it. The exit code is 1 if there is none.",
+        [Key, Raw, Out, Meta, ReadOption.Mode, Seen, .. Nearest.Select(static one => one.Option), Within], async (arguments, output, stop) =>
+        {
+            var file = ValueFileOf(arguments, output);
+            var client = ClientOf(arguments);
+            var key = Text.ToBytes(arguments.GetRequiredValue(Key));
+            if (arguments.GetValue(Seen) is { } seen)
+                client.Observe(new ShardPosition(await ShardOfAsync(client, key, stop), ParseEtag("--seen", seen)));
+            var nearest = NearestOf(arguments);
+            var within = Text.ToBytes(arguments.GetValue(Within) ?? "");
+            var options = new KvGetOptions { Read = ReadOption.Of(arguments), WithLife = output.IsJson || arguments.GetValue(Meta) };
+            var result = await OfKeyAsync(
+                key, () => nearest is { } which ? client.GetNearestAsync(key, which, within, options, stop) : client.GetAsync(key, options, stop));
+            if (output.IsJson)
+                output.Document(GetDocument.Of(nearest is not null && result.Found ? result.Key.Span : key.Span, result));
+            else if (result.Found && arguments.GetValue(Meta))
+                PrintMeta(output, nearest is null ? key.Span : result.Key.Span, result);
+            else if (result.Found && file is not null)
+                ValueFile.Write("--out", file, result.Value.Span);
+            else if (result.Found)
+                PrintFound(output, result, nearest is not null, arguments.GetValue(Raw));
+            return result.Found
+                ? ExitCodes.Done
+                : throw new CliException(
+                    ExitCodes.NotFound,
+                    nearest is null ? $"{Text.ForPeople(key.Span)} does not exist." : $"There is no such key near {Text.ForPeople(key.Span)}.");
+        });
 
     private static void PrintFound(Output output, in GetResult result, bool withKey, bool raw)
     {
@@ -96,30 +110,33 @@ internal static class KeyCommands
 
     public static Command Put()
     {
-        var value = new Argument<string>("VALUE") { Description = "The value: up to 8 MiB. @FILE reads it from a file, - from standard input, and @@TEXT stands for @TEXT." };
-        return CliCommand.Create("put", "Set a key, and print the etag of the change when it is durable on a majority of the replicas.", [Key, value, IfEtag, IfAbsent, IfExists, IfValue, Ttl, KeepTtl, Owner, KeepOwner, Sequence], async (arguments, output, stop) =>
-        {
-            var key = Text.ToBytes(arguments.GetRequiredValue(Key));
-            var (option, condition) = ConditionOf(arguments);
-            var bytes = await ValueFile.ReadArgumentAsync(arguments.GetRequiredValue(value), KvLimits.ValueBytesMax, stop);
-            var client = ClientOf(arguments);
-            var terms = new KvPutOptions
+        var value = new Argument<string>(
+            "VALUE") { Description = "The value: up to 8 MiB. @FILE reads it from a file, - from standard input, and @@TEXT stands for @TEXT." };
+        return CliCommand.Create(
+            "put", "Set a key, and print the etag of the change when it is durable on a majority of the replicas.",
+            [Key, value, IfEtag, IfAbsent, IfExists, IfValue, Ttl, KeepTtl, Owner, KeepOwner, Sequence], async (arguments, output, stop) =>
             {
-                Condition = condition,
-                TimeToLive = TimeToLive.Of(arguments, Ttl),
-                Owner = arguments.GetValue(Owner) is { } owner ? SessionCommands.Parse("--owner", arguments.GetRequiredValue(Key), owner) : null,
-                Sequence = arguments.GetValue(Sequence),
-                KeepExpiry = arguments.GetValue(KeepTtl),
-                KeepOwner = arguments.GetValue(KeepOwner),
-            };
-            CheckTerms(terms);
-            var result = await OfKeyAsync(key, () => client.PutAsync(key, bytes, terms, stop), option);
-            if (terms.Sequence)
-                PrintKey(output, result);
-            else
-                PrintPosition(output, result.Position, existed: null);
-            return ExitCodes.Done;
-        });
+                var key = Text.ToBytes(arguments.GetRequiredValue(Key));
+                var (option, condition) = ConditionOf(arguments);
+                var bytes = await ValueFile.ReadArgumentAsync(arguments.GetRequiredValue(value), KvLimits.ValueBytesMax, stop);
+                var client = ClientOf(arguments);
+                var terms = new KvPutOptions
+                {
+                    Condition = condition,
+                    TimeToLive = TimeToLive.Of(arguments, Ttl),
+                    Owner = arguments.GetValue(Owner) is { } owner ? SessionCommands.Parse("--owner", arguments.GetRequiredValue(Key), owner) : null,
+                    Sequence = arguments.GetValue(Sequence),
+                    KeepExpiry = arguments.GetValue(KeepTtl),
+                    KeepOwner = arguments.GetValue(KeepOwner),
+                };
+                CheckTerms(terms);
+                var result = await OfKeyAsync(key, () => client.PutAsync(key, bytes, terms, stop), option);
+                if (terms.Sequence)
+                    PrintKey(output, result);
+                else
+                    PrintPosition(output, result.Position, existed: null);
+                return ExitCodes.Done;
+            });
     }
 
     private static void CheckTerms(KvPutOptions terms)
@@ -132,7 +149,9 @@ internal static class KeyCommands
             throw new CliException(ExitCodes.Usage, "--sequence makes a new key, so there is nothing to keep.");
     }
 
-    public static Command Delete() => CliCommand.Create("delete", "Remove a key, and print the etag of the change. It is not an error if the key does not exist.", [Key, IfEtag, IfAbsent, IfExists, IfValue], async (arguments, output, stop) =>
+    public static Command Delete() => CliCommand.Create("delete", "Remove a key, and print the etag of the change. "
+        + "It is not an error if the key does not exist.", [Key, IfEtag, IfAbsent, IfExists, IfValue], async (
+        arguments, output, stop) =>
     {
         var key = Text.ToBytes(arguments.GetRequiredValue(Key));
         var (option, condition) = ConditionOf(arguments);
@@ -145,7 +164,8 @@ internal static class KeyCommands
         return ExitCodes.Done;
     });
 
-    // Not disposed: the process ends with the command, and the system closes its connections. An orderly end of all calls would take a sixth of the command's time.
+    // Not disposed: the process ends with the command, and the system closes its connections. An orderly end of all calls would take a sixth of the command's
+    // time.
     private static KvClient ClientOf(ParseResult arguments) => Globals.ClientOf(arguments);
 
     /// <summary>Makes a call for one key. Failures name the key, and the option whose condition did not hold.</summary>
@@ -158,7 +178,8 @@ internal static class KeyCommands
         }
         catch (KvConditionFailedException) when (conditionOption is not null)
         {
-            throw new CliException(ExitCodes.ConditionFailed, $"{conditionOption}: {Text.ForPeople(key.Span)} {ContradictionOf(conditionOption)}. Nothing was changed.");
+            throw new CliException(
+                ExitCodes.ConditionFailed, $"{conditionOption}: {Text.ForPeople(key.Span)} {ContradictionOf(conditionOption)}. Nothing was changed.");
         }
         catch (KvException failure)
         {
@@ -185,15 +206,18 @@ internal static class KeyCommands
         if (arguments.GetValue(Meta) && (file is not null || arguments.GetValue(Raw)))
             throw new CliException(ExitCodes.Usage, $"--meta is printed instead of the value, so it cannot be used with {(file is null ? "--raw" : "--out")}.");
         return output.IsJson && (file is not null || arguments.GetValue(Raw))
-            ? throw new CliException(ExitCodes.Usage, $"{(file is null ? "--raw" : "--out")} writes the bytes of the value, so it cannot be used with --output json.")
+            ? throw new CliException(
+                ExitCodes.Usage, $"{(file is null ? "--raw" : "--out")} writes the bytes of the value, so it cannot be used with --output json.")
             : file;
     }
 
     private static async Task<uint> ShardOfAsync(KvClient client, ReadOnlyMemory<byte> key, CancellationToken stop) =>
-        await client.FindShardAsync(key, stop) ?? throw new CliException(ExitCodes.Unavailable, "The shard map could not be read, so the shard of --seen is not known. Nothing was read.");
+        await client.FindShardAsync(key, stop)
+            ?? throw new CliException(ExitCodes.Unavailable, "The shard map could not be read, so the shard of --seen is not known. Nothing was read.");
 
     private static Etag ParseEtag(string option, string text) =>
-        Etag.TryParse(text, null, out var etag) ? etag : throw new CliException(ExitCodes.Usage, $"{option} '{text}' is not an etag: 36 characters such as {default(Etag)}.");
+        Etag.TryParse(text, null, out var etag) ? etag
+            : throw new CliException(ExitCodes.Usage, $"{option} '{text}' is not an etag: 36 characters such as {default(Etag)}.");
 
     private static void PrintValue(Output output, ReadOnlySpan<byte> value, bool raw)
     {
@@ -238,6 +262,7 @@ internal static class KeyCommands
             conditions.Add((IfValueName, KvCondition.ValueEquals(Text.ToBytes(value))));
         return conditions.Count <= 1
             ? conditions.SingleOrDefault()
-            : throw new CliException(ExitCodes.Usage, $"{string.Join(" and ", conditions.Select(one => one.Option))} exclude each other. A command takes one condition.");
+            : throw new CliException(
+                ExitCodes.Usage, $"{string.Join(" and ", conditions.Select(one => one.Option))} exclude each other. A command takes one condition.");
     }
 }

@@ -12,14 +12,19 @@ namespace KvCluster.Cli.Commands;
 /// </summary>
 internal static class LoadCommand
 {
-    private static readonly Argument<string> File = new("FILE") { Description = "The file: one record per line, key, tab, value. It may be compressed with gzip. - is standard input." };
-    private static readonly Option<long> FromLine = new("--from-line") { Description = "Start at this line, to continue a load that was interrupted.", HelpName = "N", DefaultValueFactory = _ => 1 };
-    private static readonly Option<double> GiveUpAfter = Globals.SecondsOption("--give-up-after", "Stop after this many seconds without an acknowledgement.", seconds: 30);
+    private static readonly Argument<string> File =
+        new("FILE") { Description = "The file: one record per line, key, tab, value. It may be compressed with gzip. - is standard input." };
+    private static readonly Option<long> FromLine =
+        new("--from-line") { Description = "Start at this line, to continue a load that was interrupted.", HelpName = "N", DefaultValueFactory = _ => 1 };
+    private static readonly Option<double> GiveUpAfter =
+        Globals.SecondsOption("--give-up-after", "Stop after this many seconds without an acknowledgement.", seconds: 30);
 
     // The program ends within two seconds after an interruption.
     private static readonly TimeSpan InterruptedStopLimit = TimeSpan.FromSeconds(1);
 
-    public static Command Create() => CliCommand.Create("load", "Load records from a TSV file. If a load fails, its report says where to continue.", [File, FromLine, GiveUpAfter, .. TsvOptions.All], RunAsync);
+    public static Command Create() => CliCommand.Create(
+        "load",
+        "Load records from a TSV file. If a load fails, its report says where to continue.", [File, FromLine, GiveUpAfter, .. TsvOptions.All], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
@@ -88,7 +93,10 @@ internal static class LoadCommand
             output.Document(report);
         else
             output.Line(string.Create(CultureInfo.InvariantCulture,
-                $"{report.Records:N0} records in {report.Seconds:F1} s, {report.RecordsPerSecond:N0} records/s; acknowledged up to line {report.AcknowledgedLine}{(report.Error is null ? "" : $" (continue with --from-line {report.AcknowledgedLine + 1})")}; longest pause {report.LongestPauseSeconds:F2} s"));
+                $"{report.Records:N0} records in {report.Seconds:F1} s, {report.RecordsPerSecond:N0} records/s; "
+                + $"acknowledged up to line "
+                + $"{report.AcknowledgedLine}{(report.Error is null ? "" : $" (continue with --from-line {report.AcknowledgedLine + 1})")}; "
+                + $"longest pause {report.LongestPauseSeconds:F2} s"));
     }
 
     /// <summary>The result of a load, successful or not.</summary>

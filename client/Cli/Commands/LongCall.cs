@@ -1,8 +1,8 @@
 namespace KvCluster.Cli.Commands;
 
 /// <summary>
-/// Tells whoever called a command that its call, which may take long, goes on. On standard error, also with `--output json`, because a script that logs it would
-/// not know otherwise. A node that stands still is noticed by the call itself, which then fails.
+/// Tells whoever called a command that its call, which may take long, goes on. On standard error, also with `--output json`, because a script that logs it
+/// would not know otherwise. A node that stands still is noticed by the call itself, which then fails.
 /// </summary>
 internal static class LongCall
 {

@@ -10,10 +10,14 @@ internal static class OperationCommands
     private static readonly Argument<uint> Shard = new("SHARD") { Description = "Id of the shard." };
     private static readonly Argument<string> Id = new("ID") { Description = "Id of the operation, as kv admin operations prints it." };
     private static readonly Option<uint> FromNode = new("--from") { Description = "Node whose replica is removed.", Required = true, HelpName = "NODE" };
-    private static readonly Option<uint?> ToNode = new("--to") { Description = "Node of the new replica (default: the same node, where it is rebuilt). 0 removes a learner without a replacement.", HelpName = "NODE" };
-    private static readonly Option<bool> Force = new("--force") { Description = "Replace even if the remaining replicas are not seen to follow closely. Writes to the shard pause while the change is tried." };
+    private static readonly Option<uint?> ToNode = new("--to") { Description = "Node of the new replica (default: the same node, where it is rebuilt). "
+        + "0 removes a learner without a replacement.", HelpName = "NODE" };
+    private static readonly Option<bool> Force = new("--force") { Description = "Replace even if the remaining replicas are not seen to follow closely. "
+        + "Writes to the shard pause while the change is tried." };
 
-    public static Command Replace() => CliCommand.Create("replace", "Replace a replica of a shard with a new one, on the same node or another, and wait until it is done. If interrupted, the operation goes on.", [Shard, FromNode, ToNode, Force], async (arguments, output, stop) =>
+    public static Command Replace() => CliCommand.Create("replace", "Replace a replica of a shard with a new one, on the same node or another, and wait until "
+        + "it is done. If interrupted, the operation goes on.", [Shard, FromNode, ToNode, Force], async (
+        arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
         var (shard, from) = (arguments.GetValue(Shard), arguments.GetValue(FromNode));
@@ -43,33 +47,40 @@ internal static class OperationCommands
         }
     });
 
-    public static Command List() => CliCommand.CreateReader("operations", "Show the operations that run, and those that ended some time ago.", [], async (arguments, output, stop) =>
-    {
-        await using var client = Globals.ClientOf(arguments);
-        var found = await client.Admin.ListOperationsAsync(stop);
-        if (output.IsJson)
-            output.Document(new { Operations = found.Operations.Select(ToDocument), Silent = found.Silent.Select(node => new { Node = node.Key, Error = node.Value }) });
-        else
-            foreach (var operation in found.Operations)
-                output.Line(Describe(operation));
-        return found.Silent.Count == 0
-            ? ExitCodes.Done
-            : throw new CliException(ExitCodes.Unavailable, $"Operations are missing, because nodes did not answer: {string.Join("; ", found.Silent.Select(node => $"node {node.Key}: {node.Value}"))}.");
-    });
+    public static Command List() =>
+        CliCommand.CreateReader("operations", "Show the operations that run, and those that ended some time ago.", [], async (arguments, output, stop) =>
+        {
+            await using var client = Globals.ClientOf(arguments);
+            var found = await client.Admin.ListOperationsAsync(stop);
+            if (output.IsJson)
+                output.Document(
+                    new { Operations = found.Operations.Select(
+                        ToDocument), Silent = found.Silent.Select(node => new { Node = node.Key, Error = node.Value }) });
+            else
+                foreach (var operation in found.Operations)
+                    output.Line(Describe(operation));
+            return found.Silent.Count == 0
+                ? ExitCodes.Done
+                : throw new CliException(ExitCodes.Unavailable, "Operations are missing, because nodes did not answer: "
+                    + $"{string.Join("; ", found.Silent.Select(node => $"node {node.Key}: {node.Value}"))}.");
+        });
 
-    public static Command Cancel() => CliCommand.Create("cancel", "Cancel an operation. A replica that it has begun to build is removed.", [Id], async (arguments, output, stop) =>
-    {
-        await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
-        var operation = await client.Admin.CancelOperationAsync(arguments.GetRequiredValue(Id), stop);
-        if (output.IsJson)
-            output.Document(ToDocument(operation));
-        else
-            output.Line(Describe(operation));
-        return operation.State == KvOperationState.Cancelled ? ExitCodes.Done : throw new CliException(ExitCodes.Unavailable, $"Operation {operation.Id} was not cancelled: it had ended before.");
-    });
+    public static Command Cancel() =>
+        CliCommand.Create("cancel", "Cancel an operation. A replica that it has begun to build is removed.", [Id], async (arguments, output, stop) =>
+        {
+            await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
+            var operation = await client.Admin.CancelOperationAsync(arguments.GetRequiredValue(Id), stop);
+            if (output.IsJson)
+                output.Document(ToDocument(operation));
+            else
+                output.Line(Describe(operation));
+            return operation.State == KvOperationState.Cancelled ? ExitCodes.Done
+                : throw new CliException(ExitCodes.Unavailable, $"Operation {operation.Id} was not cancelled: it had ended before.");
+        });
 
     private static string Describe(KvAdminOperation operation) =>
-        $"{operation.Id}  {StatusReading.TextOf(operation.State)}  shard {operation.Shard}, {Change(operation)}{(operation.Progress.Length > 0 ? $": {operation.Progress}{BytesOf(operation)}" : operation.Reason.Length > 0 ? $": {operation.Reason}" : "")}";
+        $"{operation.Id}  {StatusReading.TextOf(operation.State)}  shard {operation.Shard}, {Change(operation)}"
+            + (operation.Progress.Length > 0 ? $": {operation.Progress}{BytesOf(operation)}" : operation.Reason.Length > 0 ? $": {operation.Reason}" : "");
 
     private static string Change(KvAdminOperation operation) => operation switch
     {

@@ -19,7 +19,9 @@ internal static class ReplaceNodeCommand
     private static readonly Option<bool> Plan = new("--plan") { Description = "Only print what would be done." };
     private static readonly Option<double> Wait = Globals.SecondsOption("--wait", "Wait at most this long. What was begun goes on.", WaitSeconds);
 
-    public static Command Create() => CliCommand.Create("replace-node", "Move all replicas of a node to another one, and wait until it is done. The node gets none again until placement --stay. If it is interrupted or a shard refuses, the same command continues.", [Old, New, Plan, Wait], async (arguments, output, stop) =>
+    public static Command Create() => CliCommand.Create("replace-node", "Move all replicas of a node to another one, and wait until it is done. "
+        + "The node gets none again until placement --stay. If it is interrupted or a shard refuses, the same command "
+        + "continues.", [Old, New, Plan, Wait], async (arguments, output, stop) =>
     {
         var (from, to, wait) = (arguments.GetValue(Old), arguments.GetValue(New), arguments.GetValue(Wait));
         if (!(wait >= 0 && wait <= WaitSecondsMax))
@@ -44,7 +46,8 @@ internal static class ReplaceNodeCommand
         }
         catch (OperationCanceledException) when (stop.IsCancellationRequested)
         {
-            throw new CliException(ExitCodes.OutcomeUnknown, $"interrupted; the replicas of node {from} go on leaving it. The same command waits for them; kv admin placement --stay {from} ends it.");
+            throw new CliException(ExitCodes.OutcomeUnknown, $"interrupted; the replicas of node {from} go on leaving it. The same command waits for them; "
+                + $"kv admin placement --stay {from} ends it.");
         }
     });
 
@@ -52,20 +55,24 @@ internal static class ReplaceNodeCommand
     {
         var stay = plan.Moves.Count(static move => move.Refusal.Length > 0);
         if (output.IsJson)
-            output.Document(new { plan.From, Plan = true, Replicas = plan.Moves.Select(static move => new { move.Shard, move.To, Moved = false, Reason = OrNull(move.Refusal) }) });
+            output.Document(new { plan.From, Plan = true, Replicas = plan.Moves.Select(
+                static move => new { move.Shard, move.To, Moved = false, Reason = OrNull(move.Refusal) }) });
         else if (plan.Moves.Count == 0)
             output.Line($"node {plan.From} has no replicas");
         else
             foreach (var move in plan.Moves)
-                output.Line($"shard {move.Shard}: {(move.Refusal.Length > 0 ? $"stays on node {plan.From}: {move.Refusal}" : $"from node {plan.From} to {NameOf(move.To)}")}");
-        return stay == 0 ? ExitCodes.Done : throw new CliException(ExitCodes.Unavailable, $"{stay} of {plan.Moves.Count} replicas cannot leave node {plan.From} now. Nothing was changed.");
+                output.Line($"shard {move.Shard}: "
+                    + $"{(move.Refusal.Length > 0 ? $"stays on node {plan.From}: {move.Refusal}" : $"from node {plan.From} to {NameOf(move.To)}")}");
+        return stay == 0 ? ExitCodes.Done
+            : throw new CliException(ExitCodes.Unavailable, $"{stay} of {plan.Moves.Count} replicas cannot leave node {plan.From} now. Nothing was changed.");
     }
 
     private static int Print(Output output, uint from, IReadOnlyList<MoveOutcome> outcomes)
     {
         var refused = outcomes.Count(static one => one.Refusal.Length > 0);
         if (output.IsJson)
-            output.Document(new { From = from, Plan = false, Replicas = outcomes.Select(static one => new { one.Shard, one.To, Moved = one.Refusal.Length == 0, Reason = OrNull(one.Refusal) }) });
+            output.Document(new { From = from, Plan = false, Replicas = outcomes.Select(
+                static one => new { one.Shard, one.To, Moved = one.Refusal.Length == 0, Reason = OrNull(one.Refusal) }) });
         else
             foreach (var one in outcomes)
                 output.Line($"shard {one.Shard}: {(one.Refusal.Length > 0 ? $"not moved: {one.Refusal}" : $"moved from node {from} to {NameOf(one.To)}")}");
@@ -73,7 +80,8 @@ internal static class ReplaceNodeCommand
         {
             throw new CliException(
                 ExitCodes.Unavailable,
-                $"{refused} of {outcomes.Count} replicas remain on node {from}. It stays marked as leaving, so the cluster tries again by itself; the same command shows what is left.");
+                $"{refused} of {outcomes.Count} replicas remain on node {from}. It stays marked as leaving, so the cluster tries again by itself; "
+                + "the same command shows what is left.");
         }
         if (!output.IsJson)
             output.Line($"node {from} has no replicas{(outcomes.Count > 0 ? $", and gets none until kv admin placement --stay {from}" : "")}");

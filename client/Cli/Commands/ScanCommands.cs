@@ -14,47 +14,51 @@ internal static class ScanCommands
         var limit = new Option<ulong>("--limit") { Description = "Maximum number of entries; 0 means all.", HelpName = "N" };
         var reverse = new Option<bool>("--reverse") { Description = "Descending order, from the last key of the range." };
         var keysOnly = new Option<bool>("--keys-only") { Description = "Print only the keys." };
-        return CliCommand.CreateReader("scan", "Print entries in key order, one per line: key, tab, value.", [prefix, start, end, limit, reverse, keysOnly, ReadOption.Mode], async (arguments, output, stop) =>
-        {
-            var range = new KvScan
+        return CliCommand.CreateReader(
+            "scan", "Print entries in key order, one per line: key, tab, value.", [prefix, start, end, limit, reverse, keysOnly, ReadOption.Mode],
+            async (arguments, output, stop) =>
             {
-                Prefix = Text.ToBytes(arguments.GetRequiredValue(prefix)),
-                Start = Text.ToBytes(arguments.GetValue(start) ?? ""),
-                End = Text.ToBytes(arguments.GetValue(end) ?? ""),
-                Limit = arguments.GetValue(limit),
-                Reverse = arguments.GetValue(reverse),
-                KeysOnly = arguments.GetValue(keysOnly),
-                WithLife = output.IsJson,
-                Read = ReadOption.Of(arguments),
-            };
-            await using var client = Globals.ClientOf(arguments);
-            await foreach (var entry in client.ScanAsync(range, stop))
-                Print(output, entry, range.KeysOnly);
-            return ExitCodes.Done;
-        });
+                var range = new KvScan
+                {
+                    Prefix = Text.ToBytes(arguments.GetRequiredValue(prefix)),
+                    Start = Text.ToBytes(arguments.GetValue(start) ?? ""),
+                    End = Text.ToBytes(arguments.GetValue(end) ?? ""),
+                    Limit = arguments.GetValue(limit),
+                    Reverse = arguments.GetValue(reverse),
+                    KeysOnly = arguments.GetValue(keysOnly),
+                    WithLife = output.IsJson,
+                    Read = ReadOption.Of(arguments),
+                };
+                await using var client = Globals.ClientOf(arguments);
+                await foreach (var entry in client.ScanAsync(range, stop))
+                    Print(output, entry, range.KeysOnly);
+                return ExitCodes.Done;
+            });
     }
 
     public static Command Count()
     {
         var prefix = new Argument<string>("PREFIX") { Description = "Only keys with this prefix; without it, all keys.", DefaultValueFactory = _ => "" };
-        return CliCommand.CreateReader("count", "Print the number of keys, all or those with a prefix.", [prefix, ReadOption.Mode], async (arguments, output, stop) =>
-        {
-            var text = arguments.GetRequiredValue(prefix);
-            await using var client = Globals.ClientOf(arguments);
-            var count = await client.CountAsync(Text.ToBytes(text), ReadOption.Of(arguments), stop);
-            if (output.IsJson)
-                output.Document(new { Prefix = text, Count = count });
-            else
-                output.Line(count.ToString(System.Globalization.CultureInfo.InvariantCulture));
-            return ExitCodes.Done;
-        });
+        return CliCommand.CreateReader(
+            "count", "Print the number of keys, all or those with a prefix.", [prefix, ReadOption.Mode], async (arguments, output, stop) =>
+            {
+                var text = arguments.GetRequiredValue(prefix);
+                await using var client = Globals.ClientOf(arguments);
+                var count = await client.CountAsync(Text.ToBytes(text), ReadOption.Of(arguments), stop);
+                if (output.IsJson)
+                    output.Document(new { Prefix = text, Count = count });
+                else
+                    output.Line(count.ToString(System.Globalization.CultureInfo.InvariantCulture));
+                return ExitCodes.Done;
+            });
     }
 
     private static void Print(Output output, KvEntry entry, bool keysOnly)
     {
         if (output.IsJson)
         {
-            output.Document((keysOnly ? EntryDocument.WithoutValue(entry.Key.Span, entry.Etag) : EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag)).With(entry.Life));
+            output.Document((keysOnly ? EntryDocument.WithoutValue(entry.Key.Span, entry.Etag) : EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag))
+                .With(entry.Life));
             return;
         }
 

@@ -7,15 +7,18 @@ using KvCluster.Client;
 namespace KvCluster.Cli.Commands;
 
 /// <summary>
-/// `kv selftest`: whether a cluster does what it promises, seen from outside. It puts keys below a prefix of its own, and beside borders of shards (<see cref="ShardBorder"/>),
-/// and removes them at the end, also after a failure.
+/// `kv selftest`: whether a cluster does what it promises, seen from outside. It puts keys below a prefix of its own, and beside borders of shards
+/// (<see cref="ShardBorder"/>), and removes them at the end, also after a failure.
 /// </summary>
 internal static class SelftestCommand
 {
-    private static readonly Option<double> Seconds = Globals.SecondsOption("--seconds", "How long the checks with concurrent callers run together.", seconds: 10, "S");
+    private static readonly Option<double> Seconds =
+        Globals.SecondsOption("--seconds", "How long the checks with concurrent callers run together.", seconds: 10, "S");
     private static readonly Option<int?> Seed = new("--seed") { Description = "The seed that an earlier run printed, for the same choices.", HelpName = "N" };
 
-    public static Command Create() => CliCommand.Create("selftest", "Check what a cluster promises: reads, conditions, scans, watches, expiry, exactly-once, limits. It removes its keys at the end.", [Seconds, Seed], RunAsync);
+    public static Command Create() => CliCommand.Create(
+        "selftest", "Check what a cluster promises: reads, conditions, scans, watches, expiry, exactly-once, limits. It removes its keys at the end.",
+        [Seconds, Seed], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
@@ -77,7 +80,8 @@ internal static class SelftestCommand
         var result = new CheckResult(name, Math.Round(Stopwatch.GetElapsedTime(began).TotalSeconds, 3), failure);
         if (!output.IsJson)
         {
-            output.Line(string.Create(CultureInfo.InvariantCulture, $"{(failure is null ? "passed" : "FAILED")} {name} ({result.Seconds:F1} s){(failure is null ? "" : ": " + failure)}"));
+            output.Line(string.Create(CultureInfo.InvariantCulture, $"{(failure is null ? "passed" : "FAILED")} {name} ({result.Seconds:F1} "
+                + $"s){(failure is null ? "" : ": " + failure)}"));
             // A check may take long, so the results of the checks before it are shown at once.
             output.Flush();
         }

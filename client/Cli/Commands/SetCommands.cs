@@ -8,17 +8,20 @@ namespace KvCluster.Cli.Commands;
 internal static class SetCommands
 {
     private static readonly Argument<string> Key = new("SET") { Description = "The key of the set." };
-    private static readonly Argument<string[]> Members = new("MEMBER") { Description = "Members: 1 to 1,024 bytes of UTF-8 each.", Arity = ArgumentArity.OneOrMore };
+    private static readonly Argument<string[]> Members =
+        new("MEMBER") { Description = "Members: 1 to 1,024 bytes of UTF-8 each.", Arity = ArgumentArity.OneOrMore };
 
     public static Command Create() => new("set", "Commands for sets: members in order, each once.") { Add(), Remove(), List(), Count(), Intersect() };
 
-    private static Command Add() => CliCommand.Create("add", "Add members to a set, and print how many were not there.", [Key, Members], async (arguments, output, stop) =>
-    {
-        await using var client = Globals.ClientOf(arguments);
-        var result = await client.Sets.AddAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), MembersOf(arguments.GetRequiredValue(Members)), cancellationToken: stop);
-        Print(output, result);
-        return ExitCodes.Done;
-    });
+    private static Command Add() =>
+        CliCommand.Create("add", "Add members to a set, and print how many were not there.", [Key, Members], async (arguments, output, stop) =>
+        {
+            await using var client = Globals.ClientOf(arguments);
+            var result = await client.Sets.AddAsync(
+                Text.ToBytes(arguments.GetRequiredValue(Key)), MembersOf(arguments.GetRequiredValue(Members)), cancellationToken: stop);
+            Print(output, result);
+            return ExitCodes.Done;
+        });
 
     private static Command Remove()
     {
@@ -31,7 +34,8 @@ internal static class SetCommands
                 throw new CliException(ExitCodes.Usage, "set remove takes either members or --all.");
             await using var client = Globals.ClientOf(arguments);
             var key = Text.ToBytes(arguments.GetRequiredValue(Key));
-            Print(output, given.Length == 0 ? await client.Sets.RemoveAllAsync(key, stop) : await client.Sets.RemoveAsync(key, MembersOf(given), cancellationToken: stop));
+            Print(output, given.Length == 0 ? await client.Sets.RemoveAllAsync(key, stop)
+                : await client.Sets.RemoveAsync(key, MembersOf(given), cancellationToken: stop));
             return ExitCodes.Done;
         });
     }
@@ -42,63 +46,71 @@ internal static class SetCommands
         var start = new Option<string?>("--start") { Description = "First member, inclusive.", HelpName = "MEMBER" };
         var limit = new Option<ulong>("--limit") { Description = "Maximum number of members; 0 means all.", HelpName = "N" };
         var reverse = new Option<bool>("--reverse") { Description = "Descending order, from the last member." };
-        return CliCommand.CreateReader("members", "Print the members of a set in order, one per line.", [Key, prefix, start, limit, reverse, ReadOption.Mode], async (arguments, output, stop) =>
-        {
-            await using var client = Globals.ClientOf(arguments);
-            var scan = new KvSetScan
+        return CliCommand.CreateReader(
+            "members", "Print the members of a set in order, one per line.", [Key, prefix, start, limit, reverse, ReadOption.Mode],
+            async (arguments, output, stop) =>
             {
-                Prefix = Text.ToBytes(arguments.GetValue(prefix) ?? ""),
-                Start = Text.ToBytes(arguments.GetValue(start) ?? ""),
-                Limit = arguments.GetValue(limit),
-                Reverse = arguments.GetValue(reverse),
-                Read = ReadOption.Of(arguments),
-            };
-            await foreach (var member in client.Sets.ScanAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), scan, stop))
-                PrintMember(output, member.Span);
-            return ExitCodes.Done;
-        });
+                await using var client = Globals.ClientOf(arguments);
+                var scan = new KvSetScan
+                {
+                    Prefix = Text.ToBytes(arguments.GetValue(prefix) ?? ""),
+                    Start = Text.ToBytes(arguments.GetValue(start) ?? ""),
+                    Limit = arguments.GetValue(limit),
+                    Reverse = arguments.GetValue(reverse),
+                    Read = ReadOption.Of(arguments),
+                };
+                await foreach (var member in client.Sets.ScanAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), scan, stop))
+                    PrintMember(output, member.Span);
+                return ExitCodes.Done;
+            });
     }
 
-    private static Command Count() => CliCommand.CreateReader("count", "Print the number of members of a set; 0 if there is no such set.", [Key, ReadOption.Mode], async (arguments, output, stop) =>
-    {
-        await using var client = Globals.ClientOf(arguments);
-        var key = arguments.GetRequiredValue(Key);
-        var count = await client.Sets.CountAsync(Text.ToBytes(key), ReadOption.Of(arguments), stop);
-        if (output.IsJson)
-            output.Document(new { Set = key, Count = count });
-        else
-            output.Line(count.ToString(CultureInfo.InvariantCulture));
-        return ExitCodes.Done;
-    });
+    private static Command Count() => CliCommand.CreateReader(
+        "count", "Print the number of members of a set; 0 if there is no such set.", [Key, ReadOption.Mode], async (arguments, output, stop) =>
+        {
+            await using var client = Globals.ClientOf(arguments);
+            var key = arguments.GetRequiredValue(Key);
+            var count = await client.Sets.CountAsync(Text.ToBytes(key), ReadOption.Of(arguments), stop);
+            if (output.IsJson)
+                output.Document(new { Set = key, Count = count });
+            else
+                output.Line(count.ToString(CultureInfo.InvariantCulture));
+            return ExitCodes.Done;
+        });
 
     private static Command Intersect()
     {
         var keys = new Argument<string[]>("SET") { Description = "The keys of 1 to 64 sets of one shard.", Arity = ArgumentArity.OneOrMore };
-        var facets = new Option<string[]>("--facets") { Description = "For each set below this prefix, count its members in the intersection. Can be given more than once.", HelpName = "PREFIX" };
-        var facetsMax = new Option<int>("--facets-max") { Description = "Maximum number of facets for each prefix, the largest first.", HelpName = "N", DefaultValueFactory = _ => 10 };
+        var facets = new Option<string[]>("--facets") { Description = "For each set below this prefix, count its members in the intersection. "
+            + "Can be given more than once.", HelpName = "PREFIX" };
+        var facetsMax = new Option<int>(
+            "--facets-max") { Description = "Maximum number of facets for each prefix, the largest first.", HelpName = "N", DefaultValueFactory = _ => 10 };
         var start = new Option<string?>("--start") { Description = "First member printed, inclusive.", HelpName = "MEMBER" };
-        var limit = new Option<int>("--limit") { Description = "Maximum number of members printed, up to 10,000.", HelpName = "N", DefaultValueFactory = _ => 1_000 };
-        return CliCommand.CreateReader("intersect", "Print what sets have in common, one member per line, then facets with their counts.", [keys, facets, facetsMax, start, limit, ReadOption.Mode], async (arguments, output, stop) =>
-        {
-            var prefixes = arguments.GetValue(facets) ?? [];
-            await using var client = Globals.ClientOf(arguments);
-            var result = await client.Sets.IntersectAsync(
-                new KvIntersection
-                {
-                    Keys = [.. arguments.GetRequiredValue(keys).Select(Text.ToBytes)],
-                    FacetPrefixes = [.. prefixes.Select(Text.ToBytes)],
-                    FacetsMax = arguments.GetValue(facetsMax),
-                    Start = Text.ToBytes(arguments.GetValue(start) ?? ""),
-                    Limit = arguments.GetValue(limit),
-                    Read = ReadOption.Of(arguments),
-                },
-                stop);
-            if (output.IsJson)
-                output.Document(DocumentOf(result, prefixes));
-            else
-                PrintText(output, result);
-            return ExitCodes.Done;
-        });
+        var limit = new Option<int>(
+            "--limit") { Description = "Maximum number of members printed, up to 10,000.", HelpName = "N", DefaultValueFactory = _ => 1_000 };
+        return CliCommand.CreateReader(
+            "intersect", "Print what sets have in common, one member per line, then facets with their counts.",
+            [keys, facets, facetsMax, start, limit, ReadOption.Mode], async (arguments, output, stop) =>
+            {
+                var prefixes = arguments.GetValue(facets) ?? [];
+                await using var client = Globals.ClientOf(arguments);
+                var result = await client.Sets.IntersectAsync(
+                    new KvIntersection
+                    {
+                        Keys = [.. arguments.GetRequiredValue(keys).Select(Text.ToBytes)],
+                        FacetPrefixes = [.. prefixes.Select(Text.ToBytes)],
+                        FacetsMax = arguments.GetValue(facetsMax),
+                        Start = Text.ToBytes(arguments.GetValue(start) ?? ""),
+                        Limit = arguments.GetValue(limit),
+                        Read = ReadOption.Of(arguments),
+                    },
+                    stop);
+                if (output.IsJson)
+                    output.Document(DocumentOf(result, prefixes));
+                else
+                    PrintText(output, result);
+                return ExitCodes.Done;
+            });
     }
 
     private static object DocumentOf(IntersectResult result, string[] prefixes) => new

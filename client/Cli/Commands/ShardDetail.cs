@@ -36,16 +36,19 @@ internal static class ShardDetail
 
     public static void Print(Output output, ClusterStatus status)
     {
-        var replicas = status.Nodes.SelectMany(node => node.Replicas.Select(replica => (node.Node, replica))).Where(found => found.replica.Detail is not null).ToList();
+        var replicas = status.Nodes.SelectMany(node => node.Replicas.Select(replica => (node.Node, replica)))
+            .Where(found => found.replica.Detail is not null).ToList();
         output.Table(Replicas(replicas));
         foreach (var (node, replica) in replicas.Where(found => found.replica.Detail!.Followers.Count > 0))
         {
             output.Line($"node {node} leads in epoch {replica.Epoch}. Its followers:");
             output.Table(Followers(replica.Detail!.Followers));
             if (replica.Detail.Compared is { } compared)
-                output.Line($"the trees of {compared.Replicas} replicas were equal at {compared.Etag}, {compared.Ago.TotalSeconds.ToString("F0", CultureInfo.InvariantCulture)} s ago");
+                output.Line($"the trees of {compared.Replicas} replicas were equal at {compared.Etag}, "
+                    + $"{compared.Ago.TotalSeconds.ToString("F0", CultureInfo.InvariantCulture)} s ago");
         }
-        foreach (var (node, line) in replicas.SelectMany(found => found.replica.Detail!.Decisions.Select(line => (found.Node, line))).OrderBy(said => said.line.Time))
+        foreach (var (node, line) in replicas.SelectMany(found => found.replica.Detail!.Decisions.Select(line => (found.Node, line)))
+            .OrderBy(said => said.line.Time))
             output.Line($"{Time(line)} node {node}: {(line.Alarm ? "ALARM: " : "")}{line.Text}");
     }
 
@@ -58,7 +61,8 @@ internal static class ShardDetail
             var detail = replica.Detail!;
             table.AddRow(
                 Number(node), Hex(detail.Replica), replica.Role, Number(replica.Epoch), Number(detail.Generation),
-                replica.Last.ToString(), replica.Durable.ToString(), replica.Committed.ToString(), Milliseconds(detail.LeaseLeft), Milliseconds(detail.GrantLeft));
+                replica.Last.ToString(),
+                replica.Durable.ToString(), replica.Committed.ToString(), Milliseconds(detail.LeaseLeft), Milliseconds(detail.GrantLeft));
         }
         return table;
     }

@@ -8,27 +8,30 @@ namespace KvCluster.Cli.Commands;
 /// <summary>`kv status`: nodes, shards, leaders, and how far each replica is behind.</summary>
 internal static class StatusCommand
 {
-    private static readonly Option<bool> Digest = new("--digest") { Description = "Also compute a digest of every replica's tree, which reads all data. Replicas with the same content have the same digest." };
+    private static readonly Option<bool> Digest = new("--digest") { Description = "Also compute a digest of every replica's tree, which reads all data. "
+        + "Replicas with the same content have the same digest." };
 
-    private static readonly Option<uint?> Shard = new("--shard") { Description = "Show only this shard, with its leases, the leader's view of its followers, and the latest decisions.", HelpName = "SHARD" };
+    private static readonly Option<uint?> Shard = new(
+        "--shard") { Description = "Show only this shard, with its leases, the leader's view of its followers, and the latest decisions.", HelpName = "SHARD" };
 
-    public static Command Create() => CliCommand.CreateReader("status", "Show nodes, shards and leaders, and how far each replica is behind.", [Digest, Shard], async (arguments, output, stop) =>
-    {
-        await using var client = Globals.ClientOf(arguments, arguments.GetValue(Digest) ? Globals.CallLimitOfWholeReplicas : null);
-        var shard = arguments.GetValue(Shard);
-        var status = await client.Admin.GetStatusAsync(arguments.GetValue(Digest), shard, stop);
-        if (shard is not null && status.Nodes.All(node => node.Replicas.Count == 0 && node.Error.Length == 0))
-            throw new CliException(ExitCodes.Usage, $"No node has a replica of shard {shard}.");
-        if (output.IsJson)
+    public static Command Create() => CliCommand.CreateReader(
+        "status", "Show nodes, shards and leaders, and how far each replica is behind.", [Digest, Shard], async (arguments, output, stop) =>
         {
-            output.Document(ToDocument(status, NewestOfShards(status)));
+            await using var client = Globals.ClientOf(arguments, arguments.GetValue(Digest) ? Globals.CallLimitOfWholeReplicas : null);
+            var shard = arguments.GetValue(Shard);
+            var status = await client.Admin.GetStatusAsync(arguments.GetValue(Digest), shard, stop);
+            if (shard is not null && status.Nodes.All(node => node.Replicas.Count == 0 && node.Error.Length == 0))
+                throw new CliException(ExitCodes.Usage, $"No node has a replica of shard {shard}.");
+            if (output.IsJson)
+            {
+                output.Document(ToDocument(status, NewestOfShards(status)));
+                return ExitCodes.Done;
+            }
+            Print(output, status, arguments.GetValue(Digest));
+            if (shard is not null)
+                ShardDetail.Print(output, status);
             return ExitCodes.Done;
-        }
-        Print(output, status, arguments.GetValue(Digest));
-        if (shard is not null)
-            ShardDetail.Print(output, status);
-        return ExitCodes.Done;
-    });
+        });
 
     private static object ToDocument(ClusterStatus status, Dictionary<uint, Etag> newest) => new
     {

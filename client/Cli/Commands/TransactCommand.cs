@@ -13,7 +13,8 @@ internal static class TransactCommand
 
     public static Command Create() => CliCommand.Create(
         "txn",
-        "Read compares, then operations if all hold, then operations if not, from standard input, each part ended by an empty line. Print SUCCESS or FAILURE and the results.",
+        "Read compares, then operations if all hold, then operations if not, from standard input, each part ended by an empty line. "
+        + "Print SUCCESS or FAILURE and the results.",
         [],
         async (arguments, output, stop) =>
         {

@@ -16,9 +16,11 @@ internal static class VerifyCommand
     private const int BatchesOpenMax = 8;
     private const int DifferencesShown = 10;
 
-    private static readonly Argument<string> File = new("FILE") { Description = "The file: one record per line, key, tab, value. It may be compressed with gzip. - is standard input." };
+    private static readonly Argument<string> File =
+        new("FILE") { Description = "The file: one record per line, key, tab, value. It may be compressed with gzip. - is standard input." };
 
-    public static Command Create() => CliCommand.CreateReader("verify", "Read every key of a TSV file and compare the values. The exit code is 6 if any differ.", [File, .. TsvOptions.All], RunAsync);
+    public static Command Create() => CliCommand.CreateReader(
+        "verify", "Read every key of a TSV file and compare the values. The exit code is 6 if any differ.", [File, .. TsvOptions.All], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
@@ -35,13 +37,15 @@ internal static class VerifyCommand
         }
 
         foreach (var one in differences.First(DifferencesShown))
-            StandardError.Tell($"line {one.Record.Line}: {Text.ForPeople(one.Record.Key.Span)} {(one.Comparison == Comparison.Missing ? "is missing" : "has a different value")}");
+            StandardError.Tell($"line {one.Record.Line}: {Text.ForPeople(one.Record.Key.Span)} "
+                + $"{(one.Comparison == Comparison.Missing ? "is missing" : "has a different value")}");
         Print(output, file.Lines, differences, Stopwatch.GetElapsedTime(started).TotalSeconds);
         return differences.Count == 0 ? ExitCodes.Done : ExitCodes.VerifyFoundDifferences;
     }
 
     // In the order of the file, regardless of the order of the answers.
-    private static async IAsyncEnumerable<List<ComparedRecord>> CompareAllAsync(TsvReader file, KvClient client, [System.Runtime.CompilerServices.EnumeratorCancellation] CancellationToken stop)
+    private static async IAsyncEnumerable<List<ComparedRecord>> CompareAllAsync(
+        TsvReader file, KvClient client, [System.Runtime.CompilerServices.EnumeratorCancellation] CancellationToken stop)
     {
         var open = new Queue<Task<List<ComparedRecord>>>();
         while (await ReadBatchAsync(file, stop) is { Count: > 0 } batch)
@@ -78,6 +82,7 @@ internal static class VerifyCommand
         if (output.IsJson)
             output.Document(new { Records = records, Missing = missing, Different = different, Seconds = Math.Round(seconds, 3) });
         else
-            output.Line(string.Create(CultureInfo.InvariantCulture, $"{records:N0} records in {seconds:F1} s, {records / seconds:N0} records/s; {missing:N0} missing, {different:N0} different"));
+            output.Line(string.Create(CultureInfo.InvariantCulture, $"{records:N0} records in {seconds:F1} s, {records / seconds:N0} records/s; "
+                + $"{missing:N0} missing, {different:N0} different"));
     }
 }

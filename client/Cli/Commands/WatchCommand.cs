@@ -15,57 +15,60 @@ internal static class WatchCommand
         var previous = new Option<bool>("--previous") { Description = "Also print what a change has replaced, where that is known." };
         var keysOnly = new Option<bool>("--keys-only") { Description = "Print no values." };
         var sets = new Option<bool>("--sets") { Description = "Also print changes of sets." };
-        var bookmarks = new Option<bool>("--bookmarks") { Description = "With JSON, also print where the watch is when nothing has changed, each second and shard." };
+        var bookmarks = new Option<bool>(
+            "--bookmarks") { Description = "With JSON, also print where the watch is when nothing has changed, each second and shard." };
         var count = new Option<ulong>("--count") { Description = "End after so many events; 0 means never.", HelpName = "N" };
-        return CliCommand.CreateReader("watch", "Print changes as they are committed, one per line: kind, key, value.", [prefix, key, after, initial, previous, keysOnly, sets, bookmarks, count], async (arguments, output, stop) =>
-        {
-            var watch = new KvWatch
+        return CliCommand.CreateReader(
+            "watch", "Print changes as they are committed, one per line: kind, key, value.",
+            [prefix, key, after, initial, previous, keysOnly, sets, bookmarks, count], async (arguments, output, stop) =>
             {
-                Prefix = Text.ToBytes(arguments.GetRequiredValue(prefix)),
-                IsOneKey = arguments.GetValue(key),
-                After = arguments.GetValue(after),
-                Initial = arguments.GetValue(initial),
-                WithPrevious = arguments.GetValue(previous),
-                KeysOnly = arguments.GetValue(keysOnly),
-                WithSets = arguments.GetValue(sets),
-            };
-            var left = arguments.GetValue(count) is > 0 and var wanted ? wanted : ulong.MaxValue;
-            var printsBookmarks = output.IsJson && arguments.GetValue(bookmarks);
-            // The newest token, if it was not printed yet.
-            string? unprinted = null;
-            await using var client = Globals.ClientOf(arguments);
-            try
-            {
-                await foreach (var message in client.WatchAsync(watch, stop))
+                var watch = new KvWatch
                 {
-                    if (message.Forget is { } range)
-                        PrintForget(output, range);
-                    var printed = 0;
-                    for (; printed < message.Events.Count && left > 0; printed++, left--)
-                        Print(output, message, printed, watch);
-                    // The token of a message is printed with its last event. One that was not printed whole comes again after the token before.
-                    if (message.Events.Count == 0)
-                        unprinted = message.Token ?? unprinted;
-                    else if (printed == message.Events.Count)
-                        unprinted = null;
-                    if ((printsBookmarks && message.IsBookmark) || (message.IsInitialComplete && printed == message.Events.Count))
+                    Prefix = Text.ToBytes(arguments.GetRequiredValue(prefix)),
+                    IsOneKey = arguments.GetValue(key),
+                    After = arguments.GetValue(after),
+                    Initial = arguments.GetValue(initial),
+                    WithPrevious = arguments.GetValue(previous),
+                    KeysOnly = arguments.GetValue(keysOnly),
+                    WithSets = arguments.GetValue(sets),
+                };
+                var left = arguments.GetValue(count) is > 0 and var wanted ? wanted : ulong.MaxValue;
+                var printsBookmarks = output.IsJson && arguments.GetValue(bookmarks);
+                // The newest token, if it was not printed yet.
+                string? unprinted = null;
+                await using var client = Globals.ClientOf(arguments);
+                try
+                {
+                    await foreach (var message in client.WatchAsync(watch, stop))
                     {
-                        PrintPosition(output, message.Token, message.IsInitialComplete);
-                        unprinted = null;
+                        if (message.Forget is { } range)
+                            PrintForget(output, range);
+                        var printed = 0;
+                        for (; printed < message.Events.Count && left > 0; printed++, left--)
+                            Print(output, message, printed, watch);
+                        // The token of a message is printed with its last event. One that was not printed whole comes again after the token before.
+                        if (message.Events.Count == 0)
+                            unprinted = message.Token ?? unprinted;
+                        else if (printed == message.Events.Count)
+                            unprinted = null;
+                        if ((printsBookmarks && message.IsBookmark) || (message.IsInitialComplete && printed == message.Events.Count))
+                        {
+                            PrintPosition(output, message.Token, message.IsInitialComplete);
+                            unprinted = null;
+                        }
+                        // The output is read while the watch goes on.
+                        output.Flush();
+                        if (left == 0)
+                            break;
                     }
-                    // The output is read while the watch goes on.
-                    output.Flush();
-                    if (left == 0)
-                        break;
                 }
-            }
-            catch (OperationCanceledException) when (stop.IsCancellationRequested)
-            {
-                // The ordinary end of a watch. Nothing was changed.
-            }
-            PrintPosition(output, unprinted, isInitialComplete: false);
-            return ExitCodes.Done;
-        });
+                catch (OperationCanceledException) when (stop.IsCancellationRequested)
+                {
+                    // The ordinary end of a watch. Nothing was changed.
+                }
+                PrintPosition(output, unprinted, isInitialComplete: false);
+                return ExitCodes.Done;
+            });
     }
 
     // Prints the position of a watch that had nothing else to print, so that a later watch can continue there even if nothing changes for longer than the
@@ -73,7 +76,8 @@ internal static class WatchCommand
     private static void PrintPosition(Output output, string? token, bool isInitialComplete)
     {
         if (output.IsJson && token is not null)
-            output.Document(new WatchPositionDocument { Kind = isInitialComplete ? WatchPositionDocument.InitialComplete : WatchPositionDocument.Bookmark, Token = token });
+            output.Document(
+                new WatchPositionDocument { Kind = isInitialComplete ? WatchPositionDocument.InitialComplete : WatchPositionDocument.Bookmark, Token = token });
     }
 
     private static void PrintForget(Output output, KvRange range)

@@ -1,5 +1,5 @@
-// The certificates of servers that tell nothing about themselves: a router is in no map, and need not serve operators' calls. They are read in the handshake of a
-// connection over which nothing is sent. Thread pool. What goes wrong is a result and no exception.
+// The certificates of servers that tell nothing about themselves: a router is in no map, and need not serve operators' calls. They are read in the handshake of
+// a connection over which nothing is sent. Thread pool. What goes wrong is a result and no exception.
 using System.Net;
 using System.Net.Security;
 using System.Net.Sockets;
@@ -36,7 +36,9 @@ internal static class Handshakes
         }
         using var own = tls.CertificateFile is { } file ? X509Certificate2.CreateFromPemFile(file, tls.KeyFile) : null;
         var read = await Task.WhenAll(machines.Take(MachinesMax).Select(machine =>
-            ReadAsync(new IPEndPoint(machine, server.Port), tls.ServerName ?? server.DnsSafeHost, own, machines.Length > 1 ? $"{shown} ({machine})" : shown, cancellationToken)));
+            ReadAsync(
+                new IPEndPoint(machine, server.Port), tls.ServerName ?? server.DnsSafeHost, own, machines.Length > 1 ? $"{shown} ({machine})" : shown,
+                cancellationToken)));
         // A name may have addresses at which nothing listens, as localhost has.
         var reached = read.Where(static one => one.IsReached).Select(static one => one.Certificate).ToList();
         return reached.Count > 0 ? reached : [read[0].Certificate with { Server = shown }];

@@ -6,13 +6,14 @@ using KvCluster.Client;
 namespace KvCluster.Cli.Files;
 
 /// <summary>
-/// Reads a transaction in etcdctl's notation: lines of compares, an empty line, lines of operations if all compares hold, an empty line, lines of operations if not. Words are
-/// separated by spaces; those with spaces are in double quotes, with \" and \\ inside.
+/// Reads a transaction in etcdctl's notation: lines of compares, an empty line, lines of operations if all compares hold, an empty line, lines of operations if
+/// not. Words are separated by spaces; those with spaces are in double quotes, with \" and \\ inside.
 /// </summary>
 /// <exception cref="CliException">From every method: a line is wrong, and nothing was sent.</exception>
 internal static class TransactionText
 {
-    private const string Compares = "value(\"KEY\") = \"TEXT\", etag(\"KEY\") = \"ETAG\", ver(\"KEY\") = \"0\" (absent) or > \"0\" (exists), count(\"START\", \"END\") = \"N\", member(\"SET\", \"MEMBER\") = \"1\" or \"0\"";
+    private const string Compares = "value(\"KEY\") = \"TEXT\", etag(\"KEY\") = \"ETAG\", ver(\"KEY\") = \"0\" (absent) or > \"0\" (exists), count(\"START\", "
+        + "\"END\") = \"N\", member(\"SET\", \"MEMBER\") = \"1\" or \"0\"";
     private const string Operations = "get KEY [END], put KEY VALUE [TTL], del KEY [END], incr KEY [BY], touch KEY [TTL], sadd SET MEMBER, srem SET [MEMBER]";
 
     private const string Spaces = " \t";
@@ -101,11 +102,13 @@ internal static class TransactionText
             ["get", _] => operations.Get(key),
             ["get", _, var end] => operations.Scan(key, Text.ToBytes(end)),
             ["put", _, var value] => operations.Put(key, Text.ToBytes(value)),
-            ["put", _, var value, var ttl] => operations.Put(key, Text.ToBytes(value), new KvPutOptions { TimeToLive = TimeToLive.Parse($"line {number}: the lifetime", ttl) }),
+            ["put", _, var value, var ttl] =>
+                operations.Put(key, Text.ToBytes(value), new KvPutOptions { TimeToLive = TimeToLive.Parse($"line {number}: the lifetime", ttl) }),
             ["del", _] => operations.Delete(key),
             ["del", _, { Length: > 0 } end] => operations.DeleteRange(key, Text.ToBytes(end)),
             ["incr", _] => operations.Increment(key),
-            ["incr", _, var by] when long.TryParse(by, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out var added) => operations.Increment(key, added),
+            ["incr", _, var by] when long.TryParse(by, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out var added) =>
+                operations.Increment(key, added),
             ["touch", _] => operations.Touch(key, null),
             ["touch", _, var ttl] => operations.Touch(key, TimeToLive.Parse($"line {number}: the lifetime", ttl)),
             ["sadd", _, var member] => operations.SetAdd(key, Text.ToBytes(member)),

@@ -60,7 +60,9 @@ internal sealed class TsvReader : IDisposable
         }
     }
 
-    /// <summary>Returns the next record; null at the end. <paramref name="stop"/> ends the wait for a pipe or a terminal; afterwards only disposal is allowed.</summary>
+    /// <summary>
+    /// Returns the next record; null at the end. <paramref name="stop"/> ends the wait for a pipe or a terminal; afterwards only disposal is allowed.
+    /// </summary>
     /// <exception cref="CliException">The line is not a record, or the file cannot be read.</exception>
     public async ValueTask<TsvRecord?> ReadAsync(CancellationToken stop)
     {
@@ -104,7 +106,8 @@ internal sealed class TsvReader : IDisposable
         if (_text == TsvText.CrLf)
             return line[(isMarked ? ByteOrderMark.Length : 0)..(hasReturn ? ^1 : ^0)];
         if (isMarked)
-            throw Wrong("begins with a byte order mark. Use --crlf if lines end with carriage returns too, or --raw if it is a part of the key; otherwise remove it");
+            throw Wrong(
+                "begins with a byte order mark. Use --crlf if lines end with carriage returns too, or --raw if it is a part of the key; otherwise remove it");
         return hasReturn ? throw Wrong("ends with a carriage return. Use --crlf if all lines end so, or --raw if it is a part of the value") : line;
     }
 

@@ -1,6 +1,6 @@
-// Moves the replicas of a node that is replaced, for `kv admin replace-node`. The node is marked as leaving first, so that the cluster brings none back. Replicas for a
-// named node are moved by one operation each, some at once; for the others the cluster chooses the nodes and moves one at a time. Everything that was begun goes on
-// without this process, and a second run finds it.
+// Moves the replicas of a node that is replaced, for `kv admin replace-node`. The node is marked as leaving first, so that the cluster brings none back.
+// Replicas for a named node are moved by one operation each, some at once; for the others the cluster chooses the nodes and moves one at a time. Everything
+// that was begun goes on without this process, and a second run finds it.
 using System.Collections.Concurrent;
 using System.Diagnostics;
 using System.Globalization;
@@ -140,7 +140,8 @@ internal sealed class NodeReplacement(KvAdmin admin, NodeReplacementPlan plan, T
 
     // Exact bytes would be a line for each state of each shard.
     private static string TensOfPercent(KvAdminOperation operation) =>
-        operation is { DoneBytes: { } done, TotalBytes: { } total and > 0 } ? string.Create(CultureInfo.InvariantCulture, $" ({done * 10 / total * 10} %)") : "";
+        operation is { DoneBytes: { } done, TotalBytes: { } total and > 0 } ? string.Create(CultureInfo.InvariantCulture, $" ({done * 10 / total * 10} %)")
+            : "";
 }
 
 /// <summary>What became of one replica.</summary>

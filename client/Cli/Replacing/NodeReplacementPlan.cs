@@ -18,7 +18,8 @@ internal sealed record NodeReplacementPlan(uint From, IReadOnlyList<PlannedMove>
         var shards = Shards(status);
         var known = status.Nodes.Select(static node => node.Node).Concat(shards.Values.SelectMany(static voters => voters)).ToHashSet();
         if (to == from)
-            throw new CliException(ExitCodes.Usage, $"NEW must be another node than OLD. To rebuild a replica on node {from} itself, use kv admin replace SHARD --from {from}.");
+            throw new CliException(
+                ExitCodes.Usage, $"NEW must be another node than OLD. To rebuild a replica on node {from} itself, use kv admin replace SHARD --from {from}.");
         if (!known.Contains(from) && !placement.Leaving.ContainsKey(from))
             throw NoNode(from);
         if (to is { } target)
@@ -33,7 +34,9 @@ internal sealed record NodeReplacementPlan(uint From, IReadOnlyList<PlannedMove>
         {
             throw new CliException(
                 ExitCodes.Unavailable,
-                $"Without node {from} only {others.Count} nodes would remain, and a shard has {replicas} replicas, so nothing was changed. If its disk or machine is lost, start node {from} with an empty data directory under the same number, and its replicas are rebuilt there; or add a node first.");
+                $"Without node {from} only {others.Count} nodes would remain, and a shard has {replicas} replicas, so nothing was changed. "
+                + $"If its disk or machine is lost, start node {from} with an empty data directory under the same number, and its replicas are rebuilt there; "
+                + "or add a node first.");
         }
 
         var takers = status.Nodes.Where(node => node.Error.Length == 0 && others.Contains(node.Node)).Select(static node => node.Node).ToList();
@@ -54,7 +57,8 @@ internal sealed record NodeReplacementPlan(uint From, IReadOnlyList<PlannedMove>
             return new PlannedMove(shard, voters, To: null) { Refusal = "every other node that answers has a replica of it already" };
         if (!paused)
             return new PlannedMove(shard, voters, To: null);
-        var why = to is null ? "moves of replicas are paused" : $"node {to} has a replica of it already, and moves to nodes that the cluster chooses are paused";
+        var why = to is null ? "moves of replicas are paused"
+            : $"node {to} has a replica of it already, and moves to nodes that the cluster chooses are paused";
         return new PlannedMove(shard, voters, To: null) { Refusal = $"{why} (kv admin placement --resume)" };
     }
 
@@ -65,7 +69,8 @@ internal sealed record NodeReplacementPlan(uint From, IReadOnlyList<PlannedMove>
         if (node.Error.Length > 0)
             throw new CliException(ExitCodes.Unavailable, $"Node {to} does not answer, so nothing was changed: {node.Error}");
         if (placement.Leaving.ContainsKey(to))
-            throw new CliException(ExitCodes.Unavailable, $"Node {to} is leaving and gets no replicas, so nothing was changed. kv admin placement --stay {to} ends that.");
+            throw new CliException(
+                ExitCodes.Unavailable, $"Node {to} is leaving and gets no replicas, so nothing was changed. kv admin placement --stay {to} ends that.");
     }
 
     private static CliException NoNode(uint node) => new(ExitCodes.Usage, $"There is no node {node}; nothing was changed.");

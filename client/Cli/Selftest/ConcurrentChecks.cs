@@ -15,7 +15,9 @@ internal static class ConcurrentChecks
     /// <summary>How long the keys of <see cref="ExpiryAsync"/> live.</summary>
     internal static readonly TimeSpan TimeToLive = TimeSpan.FromSeconds(2);
 
-    /// <summary>The cluster counts lives no faster than real time. By this machine's clock, which may be slower than that by a thousandth, a key may end so much early.</summary>
+    /// <summary>
+    /// The cluster counts lives no faster than real time. By this machine's clock, which may be slower than that by a thousandth, a key may end so much early.
+    /// </summary>
     private static readonly TimeSpan AgeMin = TimeToLive * 0.999;
 
     /// <summary>A key ends late by the time without a leader, and elections and busy machines take some; but it does not stay for minutes.</summary>
@@ -33,7 +35,8 @@ internal static class ConcurrentChecks
             {
                 var value = string.Create(CultureInfo.InvariantCulture, $"{caller}-{random.NextInt64():x}");
                 Etag? etag = null;
-                var isMade = await SelftestRun.TryAsync(async () => etag = (await run.Client.PutAsync(run.Key(name), Encoding.UTF8.GetBytes(value), cancellationToken: stop)).Etag, stop);
+                var isMade = await SelftestRun.TryAsync(
+                    async () => etag = (await run.Client.PutAsync(run.Key(name), Encoding.UTF8.GetBytes(value), cancellationToken: stop)).Etag, stop);
                 if (isMade != false)
                     history.Put(name, value, began, Stopwatch.GetTimestamp(), etag);
                 return;
@@ -62,7 +65,8 @@ internal static class ConcurrentChecks
             Interlocked.Add(ref unknown, isMade is null ? 1 : 0);
         });
         var number = (await SelftestRun.RepeatAsync(() => run.Client.IncrementAsync(run.Key("counter"), 0, cancellationToken: stop).AsTask(), stop)).Number;
-        SelftestFailure.Unless(number >= made && number <= made + unknown, $"{made} increments were answered and {unknown} have an unknown outcome, and the number is {number}");
+        SelftestFailure.Unless(
+            number >= made && number <= made + unknown, $"{made} increments were answered and {unknown} have an unknown outcome, and the number is {number}");
     }
 
     /// <summary>A watch tells of every answered change once, those of a key in order, also while leaders change.</summary>
@@ -77,11 +81,14 @@ internal static class ConcurrentChecks
             stop);
         await watch.BegunAsync();
         await run.ForAWhileAsync(Callers, (caller, random) => ChangeAsync(
-            $"watch/{random.Next(20)}", random.Next(5) == 0 ? WatchHistory.Deleted : string.Create(CultureInfo.InvariantCulture, $"{caller}-{random.NextInt64():x}")));
+            $"watch/{random.Next(20)}",
+            random.Next(5) == 0 ? WatchHistory.Deleted : string.Create(CultureInfo.InvariantCulture, $"{caller}-{random.NextInt64():x}")));
         // When the watch reports this change, it has reported or omitted all changes before it.
         for (var attempt = 0; !await ChangeAsync(Last, string.Create(CultureInfo.InvariantCulture, $"last-{attempt}")); attempt++)
             SelftestFailure.Unless(attempt < LastAttemptsMax, $"a put was expected to be answered, and {LastAttemptsMax} were not");
-        await SelftestRun.UntilAsync(() => history.HasTold(Last) || history.Mistake is not null || watch.HasFailed, () => $"the watch did not tell of {history.Missing} of {history.Count} changes", stop);
+        await SelftestRun.UntilAsync(
+            () => history.HasTold(Last) || history.Mistake is not null || watch.HasFailed,
+            () => $"the watch did not tell of {history.Missing} of {history.Count} changes", stop);
         await watch.EndAsync();
         history.Judge();
 
@@ -116,7 +123,8 @@ internal static class ConcurrentChecks
         var end = new TaskCompletionSource<KvEventReason>(TaskCreationOptions.RunContinuationsAsynchronously);
         // From before the put, because on a slow machine the key may be gone before a later watch begins.
         await using var watch = new FollowedWatch(
-            run.Client, new KvWatch { Prefix = key, IsOneKey = true }, change => _ = change.Kind == KvEventKind.Delete && end.TrySetResult(change.Reason), stop);
+            run.Client,
+            new KvWatch { Prefix = key, IsOneKey = true }, change => _ = change.Kind == KvEventKind.Delete && end.TrySetResult(change.Reason), stop);
         await watch.BegunAsync();
 
         var began = await PutAsync(touched);
@@ -128,7 +136,8 @@ internal static class ConcurrentChecks
             isThere = (await SelftestRun.RepeatAsync(() => run.Client.GetAsync(key, stop).AsTask(), stop)).Found;
             var age = Stopwatch.GetElapsedTime(began);
             CheckNotEarly(isThere, age);
-            SelftestFailure.Unless(!isThere || age < ExpiryLimit, $"a key with a time to live of {TimeToLive.TotalSeconds} s is there after {age.TotalSeconds:F0} s");
+            SelftestFailure.Unless(
+                !isThere || age < ExpiryLimit, $"a key with a time to live of {TimeToLive.TotalSeconds} s is there after {age.TotalSeconds:F0} s");
             await Task.Delay(20, stop);
         }
         // On a machine that stands still the key may have expired before it was touched.
@@ -136,7 +145,8 @@ internal static class ConcurrentChecks
         SelftestFailure.Unless(isStill || !isKept, $"a key whose time to live was taken away was expected to stay, and it is gone");
         await SelftestRun.UntilAsync(() => end.Task.IsCompleted || watch.HasFailed, static () => "the watch did not tell of the end of a key", stop);
         await watch.EndAsync();
-        SelftestFailure.Unless(await end.Task == KvEventReason.Expired, $"the reason {KvEventReason.Expired} was expected of the end of a key, and the watch told {await end.Task}");
+        SelftestFailure.Unless(await end.Task == KvEventReason.Expired, $"the reason {KvEventReason.Expired} was expected of the end of a key, and the watch "
+            + $"told {await end.Task}");
 
         // Returns when the attempt began that was answered. The key expires no earlier than a time to live after it.
         async Task<long> PutAsync(byte[] name)

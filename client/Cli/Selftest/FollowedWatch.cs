@@ -4,8 +4,8 @@ using KvCluster.Client;
 namespace KvCluster.Cli.Selftest;
 
 /// <summary>
-/// A watch of a check. It goes on after the last message when no replica served it for as long as the library waits, so that only what it tells is judged. Events are told
-/// on one thread at a time. Disposing ends it.
+/// A watch of a check. It goes on after the last message when no replica served it for as long as the library waits, so that only what it tells is judged.
+/// Events are told on one thread at a time. Disposing ends it.
 /// </summary>
 internal sealed class FollowedWatch : IAsyncDisposable
 {

@@ -1,8 +1,8 @@
 namespace KvCluster.Cli.Selftest;
 
 /// <summary>
-/// Puts and reads of some keys by many callers, and whether they are linearizable. Etags order the changes of a key, so it is enough that nothing contradicts them: what
-/// ended before a call began comes before it. Added by any thread, judged when all have ended.
+/// Puts and reads of some keys by many callers, and whether they are linearizable. Etags order the changes of a key, so it is enough that nothing contradicts
+/// them: what ended before a call began comes before it. Added by any thread, judged when all have ended.
 /// </summary>
 internal sealed class RegisterHistory
 {
@@ -52,20 +52,25 @@ internal sealed class RegisterHistory
             }
             if (call.Etag is not { } etag)
             {
-                SelftestFailure.Unless(call.IsPut || floorOf is null, $"{key}: a read found nothing although {floorOf?.Value} with etag {floor} had been answered before it began");
+                SelftestFailure.Unless(call.IsPut || floorOf is null, $"{key}: a read found nothing although {floorOf?.Value} with etag {floor} had been "
+                    + $"answered before it began");
                 continue;
             }
             if (call.IsPut)
             {
-                SelftestFailure.Unless(etag > floor, $"{key}: a put got etag {etag} although {floorOf?.Value} with etag {floor} had been answered before it began");
+                SelftestFailure.Unless(
+                    etag > floor, $"{key}: a put got etag {etag} although {floorOf?.Value} with etag {floor} had been answered before it began");
                 continue;
             }
-            SelftestFailure.Unless(etag >= floor, $"{key}: a read returned {call.Value} with etag {etag} although {floorOf?.Value} with etag {floor} had been answered before it began");
+            SelftestFailure.Unless(etag >= floor, $"{key}: a read returned {call.Value} with etag {etag} although {floorOf?.Value} with etag {floor} had been "
+                + $"answered before it began");
             SelftestFailure.Unless(puts.TryGetValue(call.Value, out var put), $"{key}: a read returned {call.Value}, which nobody put");
             SelftestFailure.Unless(put!.Began <= call.Ended, $"{key}: a read returned {call.Value} before its put began");
-            SelftestFailure.Unless(put.Etag is null || put.Etag == etag, $"{key}: a read returned {call.Value} with etag {etag}, and its put was answered with {put.Etag}");
+            SelftestFailure.Unless(
+                put.Etag is null || put.Etag == etag, $"{key}: a read returned {call.Value} with etag {etag}, and its put was answered with {put.Etag}");
             // This includes puts of unknown outcome: such a put may have been applied, but only once.
-            SelftestFailure.Unless(etags.TryAdd(call.Value, etag) || etags[call.Value] == etag, $"{key}: reads returned {call.Value} with etag {etags[call.Value]} and with etag {etag}, so its put was applied twice");
+            SelftestFailure.Unless(etags.TryAdd(call.Value, etag) || etags[call.Value] == etag, $"{key}: reads returned {call.Value} with etag "
+                + $"{etags[call.Value]} and with etag {etag}, so its put was applied twice");
         }
     }
 

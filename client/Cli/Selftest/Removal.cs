@@ -3,8 +3,8 @@ using KvCluster.Client;
 namespace KvCluster.Cli.Selftest;
 
 /// <summary>
-/// Removes what a run has put, also after a failure and after Ctrl-C. Then a call that was cancelled may still be under way, so a prefix counts as removed only when it has
-/// no keys afterwards.
+/// Removes what a run has put, also after a failure and after Ctrl-C. Then a call that was cancelled may still be under way, so a prefix counts as removed only
+/// when it has no keys afterwards.
 /// </summary>
 internal sealed class Removal : IDisposable
 {
@@ -26,8 +26,10 @@ internal sealed class Removal : IDisposable
         limit.CancelAfter(Limit);
         await Task.WhenAll(
             [
-                .. run.PrefixesElsewhere.Append(run.Key("")).Select(prefix => TellIfLeftAsync("keys that begin with", prefix, "rm --prefix", () => RemoveKeysAsync(run.Client, prefix, limit.Token))),
-                .. run.Sets.Select(set => TellIfLeftAsync("the set", set, "set remove --all", () => SelftestRun.RepeatAsync(() => run.Client.Sets.RemoveAllAsync(set, limit.Token).AsTask(), limit.Token))),
+                .. run.PrefixesElsewhere.Append(run.Key("")).Select(
+                    prefix => TellIfLeftAsync("keys that begin with", prefix, "rm --prefix", () => RemoveKeysAsync(run.Client, prefix, limit.Token))),
+                .. run.Sets.Select(set => TellIfLeftAsync("the set", set, "set remove --all", () => SelftestRun.RepeatAsync(
+                    () => run.Client.Sets.RemoveAllAsync(set, limit.Token).AsTask(), limit.Token))),
             ]);
     }
 

@@ -12,8 +12,8 @@ internal static class ScanChecks
     private const int Stable = 300;
 
     /// <summary>
-    /// Scans over borders of shards see every key that is there all the time once and in order, whatever comes and goes beside it. Without a border that can be used, the
-    /// keys are in one shard.
+    /// Scans over borders of shards see every key that is there all the time once and in order, whatever comes and goes beside it. Without a border that can be
+    /// used, the keys are in one shard.
     /// </summary>
     public static async Task ScansAsync(SelftestRun run, IReadOnlyList<ShardBorder> borders, CancellationToken stop)
     {
@@ -23,7 +23,9 @@ internal static class ScanChecks
             run.PrefixesElsewhere.AddRange([place.First, place.Second]);
             var stable = Enumerable.Range(0, Stable).Select(number => Numbered(number < Stable / 2 ? place.First : place.Second, number)).ToArray();
             await LoadAsync(run, stable, stop);
-            await run.ForAWhileAsync(Callers, (caller, random) => caller < Scanners ? ScanAsync(run, place, stable, random, stop) : ChangeAsync(run, stable, random, stop), places.Count);
+            await run.ForAWhileAsync(
+                Callers, (caller, random) => caller < Scanners ? ScanAsync(run, place, stable, random, stop) : ChangeAsync(run, stable, random, stop),
+                places.Count);
         }
     }
 
@@ -44,7 +46,8 @@ internal static class ScanChecks
     {
         byte[] passing = [.. stable[random.Next(Stable)], (byte)'+'];
         var isPut = random.Next(2) == 0;
-        return SelftestRun.TryAsync(() => isPut ? run.Client.PutAsync(passing, default, cancellationToken: stop).AsTask() : run.Client.DeleteAsync(passing, cancellationToken: stop).AsTask(), stop);
+        return SelftestRun.TryAsync(() => isPut ? run.Client.PutAsync(passing, default, cancellationToken: stop).AsTask()
+            : run.Client.DeleteAsync(passing, cancellationToken: stop).AsTask(), stop);
     }
 
     private static async Task ScanAsync(SelftestRun run, ShardBorder place, byte[][] stable, Random random, CancellationToken stop)
@@ -56,13 +59,17 @@ internal static class ScanChecks
             return;
         var expected = stable[from..to].Select(Convert.ToHexString).ToHashSet(StringComparer.Ordinal);
         var what = $"a scan of a {(scan.Prefix.IsEmpty ? "range" : "prefix")}{(scan.Reverse ? " in reverse" : "")}";
-        new ScanResult(what, [.. expected.Order(StringComparer.Ordinal)], seen.ConvertAll(static entry => Convert.ToHexString(entry.Key.Span)), scan.Reverse, (int)scan.Limit).Judge();
+        new ScanResult(
+            what, [.. expected.Order(StringComparer.Ordinal)], seen.ConvertAll(static entry => Convert.ToHexString(entry.Key.Span)), scan.Reverse,
+            (int)scan.Limit).Judge();
         foreach (var entry in seen)
         {
-            var isWithin = scan.Prefix.IsEmpty ? entry.Key.Span.SequenceCompareTo(scan.Start.Span) >= 0 && entry.Key.Span.SequenceCompareTo(scan.End.Span) < 0 : entry.Key.Span.StartsWith(scan.Prefix.Span);
+            var isWithin = scan.Prefix.IsEmpty ? entry.Key.Span.SequenceCompareTo(scan.Start.Span) >= 0 && entry.Key.Span.SequenceCompareTo(scan.End.Span) < 0
+                : entry.Key.Span.StartsWith(scan.Prefix.Span);
             SelftestFailure.Unless(isWithin, $"{what}: keys within it were expected, and 0x{Convert.ToHexString(entry.Key.Span)} was returned");
             if (!scan.KeysOnly && expected.Contains(Convert.ToHexString(entry.Key.Span)))
-                SelftestFailure.Unless(entry.Value.Span.SequenceEqual("stable"u8), $"{what}: another value was returned for 0x{Convert.ToHexString(entry.Key.Span)} than was put");
+                SelftestFailure.Unless(
+                    entry.Value.Span.SequenceEqual("stable"u8), $"{what}: another value was returned for 0x{Convert.ToHexString(entry.Key.Span)} than was put");
         }
     }
 

@@ -22,6 +22,7 @@ internal sealed record ScanResult(string What, IReadOnlyList<string> Stable, IRe
         var isCut = Limit > 0 && Keys.Count == Limit;
         var expected = isCut ? Stable.Where(key => key == Keys[^1] || string.CompareOrdinal(key, Keys[^1]) < 0 != Reverse).ToList() : Stable;
         var missing = expected.Except(Keys, StringComparer.Ordinal).ToList();
-        SelftestFailure.Unless(missing.Count == 0, $"{What}: {expected.Count} keys that were there all the time were expected, and {missing.Count} are missing, the first 0x{missing.FirstOrDefault()}");
+        SelftestFailure.Unless(missing.Count == 0, $"{What}: {expected.Count} keys that were there all the time were expected, and {missing.Count} are "
+            + $"missing, the first 0x{missing.FirstOrDefault()}");
     }
 }

@@ -6,8 +6,8 @@ using KvCluster.Client;
 namespace KvCluster.Cli.Selftest;
 
 /// <summary>
-/// What the checks of one `kv selftest` share: the client, keys that nobody else has, randomness from a seed, and calls that go on while leaders change. Any thread,
-/// except <see cref="Random"/>.
+/// What the checks of one `kv selftest` share: the client, keys that nobody else has, randomness from a seed, and calls that go on while leaders change. Any
+/// thread, except <see cref="Random"/>.
 /// </summary>
 /// <param name="duration">How long each check with concurrent callers runs.</param>
 internal sealed class SelftestRun(KvClient client, int seed, TimeSpan duration)
@@ -126,9 +126,9 @@ internal sealed class SelftestRun(KvClient client, int seed, TimeSpan duration)
 internal sealed class SelftestFailure(string message) : Exception(message)
 {
     /// <summary>Fails unless a condition holds.</summary>
-    public static void Unless(bool condition, FormattableString otherwise)
+    public static void Unless(bool condition, string otherwise)
     {
         if (!condition)
-            throw new SelftestFailure(FormattableString.Invariant(otherwise));
+            throw new SelftestFailure(otherwise);
     }
 }

@@ -4,8 +4,8 @@ using KvCluster.Client;
 namespace KvCluster.Cli.Selftest;
 
 /// <summary>
-/// Two prefixes around a border of shards. No keys below one prefix can be on both sides of a border that is elsewhere, so a check of scans over borders needs keys beside
-/// them. Their names have the name of the run, so they are nobody else's, and they are removed like all others.
+/// Two prefixes around a border of shards. No keys below one prefix can be on both sides of a border that is elsewhere, so a check of scans over borders needs
+/// keys beside them. Their names have the name of the run, so they are nobody else's, and they are removed like all others.
 /// </summary>
 /// <param name="First">Prefix below the border.</param>
 /// <param name="Second">Prefix behind the border.</param>
@@ -24,7 +24,8 @@ internal sealed record ShardBorder(byte[] First, byte[] Second, byte[] End)
     public static async Task<IReadOnlyList<ShardBorder>> FindAsync(SelftestRun run, CancellationToken stop)
     {
         var status = await run.Client.Admin.GetStatusAsync(cancellationToken: stop);
-        var starts = status.Nodes.SelectMany(static node => node.Replicas).Select(static replica => Convert.ToHexString(replica.Start.Span)).Distinct().Order(StringComparer.Ordinal)
+        var starts = status.Nodes.SelectMany(static node => node.Replicas).Select(static replica => Convert.ToHexString(replica.Start.Span)).Distinct().Order(
+            StringComparer.Ordinal)
             .Select(Convert.FromHexString).ToArray();
         run.Random.Shuffle(starts);
         var found = new List<ShardBorder>();
@@ -48,7 +49,8 @@ internal sealed record ShardBorder(byte[] First, byte[] Second, byte[] End)
         var below = border.TrimEnd((byte)0);
         if (below.IsEmpty || border.Length > BytesMax)
             return null;
-        // The greatest character that there is, so that the keys are behind all text before the border. They are text themselves, so that kv rm can remove them.
+        // The greatest character that there is, so that the keys are behind all text before the border. They are text themselves, so that kv rm can remove
+        // them.
         byte[] first = [.. below[..^1], (byte)(below[^1] - 1), .. Encoding.UTF8.GetBytes("\U0010FFFF"), .. name];
         byte[] second = [.. border, (byte)'!', .. name];
         return new ShardBorder(first, second, [.. second, 0xFF]);

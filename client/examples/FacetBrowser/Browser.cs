@@ -61,13 +61,19 @@ internal sealed class Browser(Catalog catalog, TextReader input, TextWriter outp
         {
             await output.WriteLineAsync($"{selection.Count:N0} packages{(_tags.Count == 0 ? "" : " with " + string.Join(" and ", _tags))}");
             // "tag/role::program" belongs to the group "tag/role", "section/games" to "section".
-            foreach (var group in selection.Facets.GroupBy(static facet => facet.Tag[..GroupLength(facet.Tag)]).OrderBy(static group => group.Key, StringComparer.Ordinal))
-                await output.WriteLineAsync($"  {group.Key}: {string.Join(", ", group.Take(FacetsPerGroup).Select(static facet => $"{facet.Tag[GroupLength(facet.Tag)..].TrimStart(':', '/')} {facet.Count:N0}"))}{(group.Count() > FacetsPerGroup ? ", ..." : "")}");
+            foreach (var group in selection.Facets.GroupBy(static facet => facet.Tag[..GroupLength(facet.Tag)]).OrderBy(
+                static group => group.Key, StringComparer.Ordinal))
+            {
+                var facets = group.Take(FacetsPerGroup)
+                    .Select(static facet => $"{facet.Tag[GroupLength(facet.Tag)..].TrimStart(':', '/')} {facet.Count:N0}");
+                await output.WriteLineAsync($"  {group.Key}: {string.Join(", ", facets)}{(group.Count() > FacetsPerGroup ? ", ..." : "")}");
+            }
         }
         await output.WriteLineAsync(selection.Names.Count == 0 ? "no more names" : string.Join(" ", selection.Names) + (selection.IsMore ? " ..." : ""));
         // Behind the last page it begins again.
         _after = selection.IsMore ? selection.Names[^1] : "";
     }
 
-    private static int GroupLength(string tag) => tag.IndexOf("::", StringComparison.Ordinal) is > 0 and var end ? end : tag.IndexOf('/') is > 0 and var slash ? slash : tag.Length;
+    private static int GroupLength(string tag) =>
+        tag.IndexOf("::", StringComparison.Ordinal) is > 0 and var end ? end : tag.IndexOf('/') is > 0 and var slash ? slash : tag.Length;
 }

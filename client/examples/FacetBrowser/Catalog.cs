@@ -4,8 +4,8 @@ using KvCluster.Client;
 namespace KvCluster.Examples;
 
 /// <summary>
-/// Packages in a cluster: each is a key with its description as the value, and each tag is a set of package names. All sets have one prefix, so that they are in one
-/// shard, which an intersection needs.
+/// Packages in a cluster: each is a key with its description as the value, and each tag is a set of package names. All sets have one prefix, so that they are
+/// in one shard, which an intersection needs.
 /// </summary>
 internal sealed class Catalog(KvClient client)
 {
@@ -52,7 +52,8 @@ internal sealed class Catalog(KvClient client)
             FacetPrefixes = [Utf8(Sets + "tag/"), Utf8(Sets + "section/")],
             FacetsMax = 10_000,
         });
-        var facets = result.Facets.SelectMany(static facets => facets.Sets).Select(static facet => (Text(facet.Key)[Sets.Length..], facet.Count)).Where(facet => !tags.Contains(facet.Item1));
+        var facets = result.Facets.SelectMany(static facets => facets.Sets).Select(static facet => (Text(facet.Key)[Sets.Length..], facet.Count)).Where(
+            facet => !tags.Contains(facet.Item1));
         return new Selection(result.Count, [.. result.Members.Select(Text)], result.More, [.. facets]);
     }
 

@@ -209,7 +209,8 @@ internal sealed class DigestComparison
     private void DoubtItself(Dictionary<ReplicaId, ByteString> digests)
     {
         _context.TreeDoubted = true;
-        _context.Emit(new Effect.Alarm($"this leader's trees differ from the majority's at {_etag}; it transfers its leadership so that it can be rebuilt: {Shown(digests)}"));
+        _context.Emit(new Effect.Alarm(
+            $"this leader's trees differ from the majority's at {_etag}; it transfers its leadership so that it can be rebuilt: {Shown(digests)}"));
     }
 
     private void Condemn(DigestVerdict verdict, Dictionary<ReplicaId, ByteString> digests)
@@ -218,7 +219,8 @@ internal sealed class DigestComparison
         {
             Invariant.Check(odd != _context.Self && digests[odd] != verdict.Expected, $"Replica {odd} is condemned, whose digest is the majority's.");
             _condemned[odd] = new Condemned(_number, digests[odd], verdict.Expected!, _context.Committed, _context.NowUs);
-            _context.Emit(new Effect.Alarm($"the trees of replica {odd} differ from the majority's at {_etag}; it is quarantined so that it can be rebuilt: {Shown(digests)}"));
+            _context.Emit(new Effect.Alarm(
+                $"the trees of replica {odd} differ from the majority's at {_etag}; it is quarantined so that it can be rebuilt: {Shown(digests)}"));
         }
     }
 

@@ -128,5 +128,6 @@ internal sealed class EpochClaim : CampaignStep
     };
 
     // Only this process can have put this epoch with its incarnation, so such a record is this campaign's own.
-    private bool? IsPut(ShardRecord record) => record.Epoch == _put.Epoch && record.LeaderId == _context.Self && record.LeaderIncarnation == _context.Incarnation;
+    private bool? IsPut(ShardRecord record) =>
+        record.Epoch == _put.Epoch && record.LeaderId == _context.Self && record.LeaderIncarnation == _context.Incarnation;
 }

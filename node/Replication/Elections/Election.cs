@@ -185,7 +185,8 @@ internal sealed class Election
         Invariant.Check(
             _step is null || next.Phase > _step.Phase || (_step.Phase, next.Phase) is (CampaignPhase.Fetching, CampaignPhase.Preparing),
             $"A campaign goes from {_step?.Phase} to {next.Phase}.");
-        Invariant.Check(next.Epoch == 0 || _step is not { Epoch: > 0 } || next.Epoch == _step.Epoch, $"A campaign for epoch {_step?.Epoch} continues with epoch {next.Epoch}.");
+        Invariant.Check(next.Epoch == 0 || _step is not { Epoch: > 0 } || next.Epoch == _step.Epoch, $"A campaign for epoch {_step?.Epoch} continues with "
+            + $"epoch {next.Epoch}.");
         if (next.Phase != CampaignPhase.Ended)
         {
             _step = next;

@@ -167,7 +167,8 @@ internal sealed class Follower
             return;
         Invariant.Check(
             _context.Control.PromiseSynced && etag <= _context.Journal.Durable.Etag,
-            $"{etag} is acknowledged in epoch {_context.Promised}; epoch {_context.Control.Synced.PromisedEpoch} is synced, and {_context.Journal.Durable.Name} is durable.");
+            $"{etag} is acknowledged in epoch {_context.Promised}; epoch {_context.Control.Synced.PromisedEpoch} is synced, and "
+            + $"{_context.Journal.Durable.Name} is durable.");
         _acknowledgedSent = etag;
         var frame = _context.FrameTo(_match.Leader, _context.Promised);
         frame.Ack = new Ack { Durable = etag.ToWire(), Recovering = _context.Recovering };
@@ -212,7 +213,8 @@ internal sealed class Follower
         _leaderCommitted = Etag.Max(_leaderCommitted, committed);
         // Before the first match in this epoch nothing is committed here, because this replica's tail may differ from the leader's.
         if (!Blocked)
-            _context.CommitTo(_match.IsAny ? Etag.Min(_leaderCommitted, _match.Last) : _context.Options.Rules.CommittedUnmatched(_context.Journal, _leaderCommitted));
+            _context.CommitTo(
+                _match.IsAny ? Etag.Min(_leaderCommitted, _match.Last) : _context.Options.Rules.CommittedUnmatched(_context.Journal, _leaderCommitted));
         if (committed.Epoch == frame.Epoch)
             _freshness.Heard(committed, _context.Committed, _context.NowUs);
         EndRecovery(frame, committed);
@@ -243,7 +245,8 @@ internal sealed class Follower
         if (frame.ReceiverIncarnation == _context.Incarnation && _context.Journal.Last.Etag < remembered && !_context.Recovering)
         {
             _context.Recovering = true;
-            _context.Emit(new Effect.Alarm($"the journal ends at {_context.Journal.Last.Name}, before {remembered}, which this replica acknowledged; the replica is recovering"));
+            _context.Emit(new Effect.Alarm(
+                $"the journal ends at {_context.Journal.Last.Name}, before {remembered}, which this replica acknowledged; the replica is recovering"));
             _context.Control.Require(_context.Control.Wanted with { Acknowledged = Etag.Max(_context.Control.Wanted.Acknowledged, remembered) });
         }
 

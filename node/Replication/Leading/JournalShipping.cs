@@ -38,14 +38,16 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         };
         if (durable <= context.Journal.Last.Etag)
             return true;
-        context.Emit(new Effect.Alarm($"replica {answer.SenderId} acknowledges {durable}, but this leader's journal ends at {context.Journal.Last.Name}; the acknowledgement was dropped"));
+        context.Emit(new Effect.Alarm($"replica {answer.SenderId} acknowledges {durable}, but this leader's journal ends at {context.Journal.Last.Name}; "
+            + "the acknowledgement was dropped"));
         return false;
     }
 
     /// <summary>A follower reported what it has durable and matched.</summary>
     public void OnAck(FollowerProgress follower, Etag durable, bool recovering)
     {
-        Invariant.Check(durable <= context.Journal.Last.Etag, $"Replica {follower.Replica} has {durable}, but this leader's journal ends at {context.Journal.Last.Name}.");
+        Invariant.Check(
+            durable <= context.Journal.Last.Etag, $"Replica {follower.Replica} has {durable}, but this leader's journal ends at {context.Journal.Last.Name}.");
         if (!recovering)
         {
             follower.HeardUs = context.NowUs;
@@ -253,7 +255,8 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     // The record is common, so the bodies that follow it are sent.
     private void Continue(FollowerProgress follower, LogPosition common)
     {
-        Invariant.Check(TailMatch.Has(context.Journal, common), $"Bodies after {common} are to be sent to replica {follower.Replica}, but this leader does not have it.");
+        Invariant.Check(
+            TailMatch.Has(context.Journal, common), $"Bodies after {common} are to be sent to replica {follower.Replica}, but this leader does not have it.");
         Signal(follower, FollowerSignal.Common);
         follower.Sent = common;
         follower.ForgetBehind(common.Etag);
@@ -337,7 +340,8 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     private void AskForSnapshot(FollowerProgress follower)
     {
         var frame = FrameTo(follower);
-        frame.SnapshotChunk = new SnapshotChunk { Covers = follower.Covers.ToWire(), Offset = (ulong)follower.SnapshotBytes, BytesTotal = (ulong)follower.SnapshotBytes };
+        frame.SnapshotChunk =
+            new SnapshotChunk { Covers = follower.Covers.ToWire(), Offset = (ulong)follower.SnapshotBytes, BytesTotal = (ulong)follower.SnapshotBytes };
         context.Send(frame);
     }
 

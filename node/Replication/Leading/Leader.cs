@@ -113,7 +113,8 @@ internal sealed class Leader
     public void OnAppended(JournalRecord record)
     {
         Invariant.Check(record.Etag.Epoch == Epoch, $"Record {record.Name} was appended while leading epoch {Epoch}.");
-        Invariant.Check(record.Etag > record.Previous && record.Name == _context.Journal.Last.Name, $"Record {record.Name} was appended to a journal that ends at {_context.Journal.Last.Name}.");
+        Invariant.Check(record.Etag > record.Previous && record.Name == _context.Journal.Last.Name, $"Record {record.Name} was appended to a journal that ends "
+            + $"at {_context.Journal.Last.Name}.");
         Invariant.Check(Phase < LeaderPhase.Transferring, $"Record {record.Name} was appended in phase {Phase}.");
         Asked();
         _context.Pace.Appended(record.Etag, _context.NowUs);

@@ -107,7 +107,8 @@ internal sealed class Leadership(ReplicaContext context)
     {
         var endUs = Leader?.LeaseEndUs ?? 0;
         Invariant.Check(
-            endUs == long.MaxValue || endUs <= context.NowUs + context.Options.LeaseUs, $"At {context.NowUs} a lease ends at {endUs}, later than if it was granted now.");
+            endUs == long.MaxValue || endUs <= context.NowUs + context.Options.LeaseUs,
+            $"At {context.NowUs} a lease ends at {endUs}, later than if it was granted now.");
         if (endUs != _lease.EndUs)
             Volatile.Write(ref _lease, endUs == 0 ? Lease.None : new Lease(Leader!.Epoch, endUs));
     }

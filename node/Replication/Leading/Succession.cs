@@ -100,7 +100,8 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
             && follower.State == FollowerState.Replicate
             && (!replica.IsNone || (!follower.DiskImpaired && !IsAsSlow(follower)))
             && heartbeats.Quiescence.HeardLately(follower));
-        return context.Pace.IsSlow ? candidates.MinBy(follower => follower.AckUs == 0 ? long.MaxValue : follower.AckUs) : candidates.MaxBy(follower => follower.Acked);
+        return context.Pace.IsSlow ? candidates.MinBy(follower => follower.AckUs == 0 ? long.MaxValue : follower.AckUs)
+            : candidates.MaxBy(follower => follower.Acked);
     }
 
     private bool IsAsSlow(FollowerProgress follower) => context.Pace is { IsSlow: true, OwnUs: var ownUs } && follower.AckUs > ownUs / 2;

@@ -111,7 +111,8 @@ internal sealed class FollowerProgress(ReplicaId replica, LogPosition probe, lon
     /// in both cases until the follower has what it lacks. A limit in bytes alone is never met behind a busy leader.
     /// </summary>
     public bool FollowsClosely(ReplicaContext context) => State == FollowerState.Replicate
-        && ((Sent.Etag >= context.Journal.Last.Etag && OutstandingBytes <= context.Options.FrameBytes) || _rounds.LagUs(context.NowUs) <= context.Options.HeartbeatIntervalUs);
+        && ((Sent.Etag >= context.Journal.Last.Etag && OutstandingBytes <= context.Options.FrameBytes)
+            || _rounds.LagUs(context.NowUs) <= context.Options.HeartbeatIntervalUs);
 
     /// <summary>The follower has acknowledged more, or was sent more.</summary>
     public void AdvanceRound(ReplicaContext context) => _rounds.Advance(Acked, context.Journal.Last.Etag, context.NowUs);
@@ -164,7 +165,8 @@ internal sealed class FollowerProgress(ReplicaId replica, LogPosition probe, lon
         }
 
         Invariant.Check(
-            OutstandingBytes >= 0 && (_outstanding.Count > 0 || OutstandingBytes == 0), $"{OutstandingBytes} bytes in {_outstanding.Count} frames are outstanding to replica {Replica}.");
+            OutstandingBytes >= 0 && (_outstanding.Count > 0 || OutstandingBytes == 0),
+            $"{OutstandingBytes} bytes in {_outstanding.Count} frames are outstanding to replica {Replica}.");
     }
 
     /// <summary>Removes what was sent after this record from what is outstanding; it is considered lost.</summary>

@@ -18,7 +18,8 @@ internal abstract record ReplicaChange
     /// replace it; 0: none.</param>
     /// <param name="Operation">The operation that adds it, for whoever leads next; 0: none.</param>
     /// <param name="ReplacesNode">The node of the voter that leaves when it becomes one; none if no voter does.</param>
-    internal sealed record AddLearner(ReplicaId Replica, NodeId Node, ReplicaId InPlaceOf = default, ulong Operation = 0, NodeId ReplacesNode = default) : ReplicaChange;
+    internal sealed record AddLearner(ReplicaId Replica, NodeId Node, ReplicaId InPlaceOf = default, ulong Operation = 0, NodeId ReplacesNode = default)
+        : ReplicaChange;
 
     /// <summary>
     /// A learner that has caught up becomes a voter, unless there are enough. So two actors that bring up a learner for the same vacancy make one voter.
@@ -71,7 +72,8 @@ internal abstract record ReplicaChange
         var changed = record.Clone();
         changed.Generation++;
         if (this is AddLearner added)
-            changed.Replicas.Add(new ReplicaRecord { ReplicaId = added.Replica, NodeId = added.Node, Learner = true, Operation = added.Operation, ReplacesNode = added.ReplacesNode.Value });
+            changed.Replicas.Add(new ReplicaRecord { ReplicaId = added.Replica,
+                NodeId = added.Node, Learner = true, Operation = added.Operation, ReplacesNode = added.ReplacesNode.Value });
         if (!Joins.IsNone)
         {
             var joined = changed.Replicas.Single(replica => replica.ReplicaId == Joins);

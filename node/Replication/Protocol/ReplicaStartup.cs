@@ -11,4 +11,5 @@ namespace KvCluster.Replication.Protocol;
 /// <param name="Revision">Its mod revision.</param>
 /// <param name="Seed">For the random timeouts.</param>
 /// <param name="NowUs">The boot clock.</param>
-internal sealed record ReplicaStartup(ShardId Shard, ulong Incarnation, HardState Control, Etag Applied, ShardRecord Record, long Revision, ulong Seed, long NowUs);
+internal sealed record ReplicaStartup(
+    ShardId Shard, ulong Incarnation, HardState Control, Etag Applied, ShardRecord Record, long Revision, ulong Seed, long NowUs);

@@ -34,7 +34,9 @@ internal sealed class ShardView
     /// <summary>The replica's node; 0 if it is not in the record.</summary>
     public NodeId NodeOf(ReplicaId replica) => _replicas.TryGetValue(replica, out var found) ? found.NodeId : NodeId.None;
 
-    /// <summary>Whether the replica is a voter whose directory exists, and which is not absent. Only such a replica votes, acknowledges, grants and campaigns.</summary>
+    /// <summary>
+    /// Whether the replica is a voter whose directory exists, and which is not absent. Only such a replica votes, acknowledges, grants and campaigns.
+    /// </summary>
     public bool MayVote(ReplicaId replica) => MayVote(Record, replica);
 
     /// <inheritdoc cref="MayVote(ReplicaId)"/>
@@ -52,7 +54,8 @@ internal sealed class ShardView
         Record.Epoch == epoch && Record.LeaderId == leader && Record.LeaderIncarnation == incarnation;
 
     /// <summary>The set of voters of a record.</summary>
-    public static Quorum VotersOf(ShardRecord record) => Quorum.Of(IdsOf(record.Replicas.Where(static replica => !replica.Learner)), IdsOf(record.Replicas.Where(static replica => replica.Absent)));
+    public static Quorum VotersOf(ShardRecord record) =>
+        Quorum.Of(IdsOf(record.Replicas.Where(static replica => !replica.Learner)), IdsOf(record.Replicas.Where(static replica => replica.Absent)));
 
     private static ReplicaId[] IdsOf(IEnumerable<ReplicaRecord> replicas) => [.. replicas.Select(static replica => replica.ReplicaId)];
 }

@@ -71,7 +71,8 @@ internal sealed class Membership
         // Once the compare-and-set is sent, only its outcome or the end of the leadership ends this.
         if (Phase is MembershipPhase.Reading or MembershipPhase.Securing && _context.NowUs >= _deadlineUs)
         {
-            End(_old, done: false, Phase == MembershipPhase.Reading ? "the coordinator does not answer" : "the new voters do not have everything that is committed");
+            End(_old, done: false, Phase == MembershipPhase.Reading ? "the coordinator does not answer"
+                : "the new voters do not have everything that is committed");
             return;
         }
 
@@ -156,7 +157,8 @@ internal sealed class Membership
         return view.Voters.SameAs(Voters);
     }
 
-    private static HashSet<(ulong Replica, bool Learner)> MembersOf(ShardRecord record) => [.. record.Replicas.Select(static replica => (replica.Replica, replica.Learner))];
+    private static HashSet<(ulong Replica, bool Learner)> MembersOf(ShardRecord record) =>
+        [.. record.Replicas.Select(static replica => (replica.Replica, replica.Learner))];
 
     private void Read()
     {

@@ -77,7 +77,8 @@ internal sealed class RecordAdoption(ReplicaContext context)
             return;
         _disownedAt = revision;
         context.Emit(new Effect.Alarm(
-            $"the shard's record, at revision {revision}, names this replica neither as a replica of the shard nor as one that was removed. The coordinator may have been restored from an old copy. "
+            $"the shard's record, at revision {revision}, names this replica neither as a replica of the shard nor as one that was removed. "
+            + "The coordinator may have been restored from an old copy. "
             + "The replica continues with the record that it knew; nothing is removed. Repair the record"));
     }
 }

@@ -51,10 +51,12 @@ internal sealed class HardStateKeeper
     /// <summary>Sets a state that only helps recovery; it is written when due, or with the next promise.</summary>
     public void Note(HardState wanted)
     {
-        Invariant.Check(wanted.ReplicaId == Wanted.ReplicaId && (wanted.Removed || !Wanted.Removed), $"The hard state of replica {Wanted.ReplicaId} becomes that of {wanted.ReplicaId}.");
+        Invariant.Check(wanted.ReplicaId == Wanted.ReplicaId && (wanted.Removed || !Wanted.Removed), $"The hard state of replica {Wanted.ReplicaId} becomes "
+            + $"that of {wanted.ReplicaId}.");
         Invariant.Check(wanted.PromisedEpoch >= Wanted.PromisedEpoch, $"The promise goes from epoch {Wanted.PromisedEpoch} to {wanted.PromisedEpoch}.");
         Invariant.Check(
-            wanted.PromisedEpoch > Wanted.PromisedEpoch || Wanted.PromisedLeader.IsNone || (wanted.PromisedLeader, wanted.PromisedIncarnation) == (Wanted.PromisedLeader, Wanted.PromisedIncarnation),
+            wanted.PromisedEpoch > Wanted.PromisedEpoch
+                || Wanted.PromisedLeader.IsNone || (wanted.PromisedLeader, wanted.PromisedIncarnation) == (Wanted.PromisedLeader, Wanted.PromisedIncarnation),
             $"Epoch {wanted.PromisedEpoch} is promised to replica {wanted.PromisedLeader} after it was promised to {Wanted.PromisedLeader}.");
         Invariant.Check(wanted.Committed >= Wanted.Committed, $"The committed etag in the control file goes from {Wanted.Committed} to {wanted.Committed}.");
         Invariant.Check(wanted.LeaseLongestUs >= Wanted.LeaseLongestUs, $"The longest grant goes from {Wanted.LeaseLongestUs} to {wanted.LeaseLongestUs} us.");
@@ -64,7 +66,8 @@ internal sealed class HardStateKeeper
     /// <summary>The write in progress is synced.</summary>
     public void Written(HardState control)
     {
-        Invariant.Check(control.PromisedEpoch >= Synced.PromisedEpoch, $"The control file's promise goes from epoch {Synced.PromisedEpoch} to {control.PromisedEpoch}.");
+        Invariant.Check(
+            control.PromisedEpoch >= Synced.PromisedEpoch, $"The control file's promise goes from epoch {Synced.PromisedEpoch} to {control.PromisedEpoch}.");
         Synced = control;
         _underWay = null;
     }
@@ -84,7 +87,8 @@ internal sealed class HardStateKeeper
     /// <summary>The snapshot is switched in, and the file holds what <see cref="Freeze"/> returned.</summary>
     public void Thaw(HardState frozen)
     {
-        Invariant.Check(Frozen && frozen.PromisedEpoch >= Synced.PromisedEpoch, $"A snapshot comes with the promise of epoch {frozen.PromisedEpoch} after {Synced.PromisedEpoch}.");
+        Invariant.Check(Frozen && frozen.PromisedEpoch >= Synced.PromisedEpoch, $"A snapshot comes with the promise of epoch {frozen.PromisedEpoch} after "
+            + $"{Synced.PromisedEpoch}.");
         Synced = frozen;
         Frozen = false;
         _urgent = Wanted != Synced;

@@ -53,7 +53,8 @@ internal sealed class Promises
             return false;
         }
 
-        Invariant.Check(_context.Control.PromiseSynced, $"A lease is granted in epoch {_context.Promised}, but epoch {_context.Control.Synced.PromisedEpoch} is synced.");
+        Invariant.Check(
+            _context.Control.PromiseSynced, $"A lease is granted in epoch {_context.Promised}, but epoch {_context.Control.Synced.PromisedEpoch} is synced.");
         GrantEndUs = Math.Max(GrantEndUs, _context.NowUs + lengthUs);
         return true;
     }

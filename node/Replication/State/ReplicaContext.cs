@@ -120,8 +120,10 @@ internal sealed class ReplicaContext
     /// <summary>Appends the bodies that follow the journal's last record.</summary>
     public void Append(in TailMatch match)
     {
-        Invariant.Check(match.Fit == TailFit.Fits && match.Common == Journal.Last.Name, $"Bodies that follow {match.Common} are appended to a journal that ends at {Journal.Last.Name}.");
-        Invariant.Check(match.End.Etag > match.Common.Etag && match.End.Etag.Epoch <= Promised, $"Bodies up to {match.End} are appended after {match.Common}, and epoch {Promised} is promised.");
+        Invariant.Check(match.Fit == TailFit.Fits && match.Common == Journal.Last.Name, $"Bodies that follow {match.Common} are appended to a journal that "
+            + $"ends at {Journal.Last.Name}.");
+        Invariant.Check(match.End.Etag > match.Common.Etag && match.End.Etag.Epoch <= Promised, $"Bodies up to {match.End} are appended after {match.Common}, "
+            + $"and epoch {Promised} is promised.");
         Emit(new Effect.AppendBodies(match.New));
     }
 
@@ -164,7 +166,8 @@ internal sealed class ReplicaContext
         // Called after every event; most calls change nothing here.
         if (committed == wanted.Committed && acknowledged == wanted.Acknowledged && generation == wanted.Generation && seen == RecordVersion.Of(wanted))
             return;
-        Control.Note(wanted with { Committed = committed, Acknowledged = acknowledged, Generation = generation, CoordinatorRevision = seen.Revision, Recovery = seen.Recovery });
+        Control.Note(wanted with { Committed = committed,
+            Acknowledged = acknowledged, Generation = generation, CoordinatorRevision = seen.Revision, Recovery = seen.Recovery });
     }
 
     /// <summary>

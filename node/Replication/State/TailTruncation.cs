@@ -29,7 +29,8 @@ internal sealed class TailTruncation(ReplicaContext context)
         var last = context.Journal.Last;
         if (keep.Etag < context.Committed)
         {
-            context.Emit(new Effect.Halt($"the journal agrees with the leader of epoch {epoch} only up to {keep}, below the committed etag {context.Committed}"));
+            context.Emit(
+                new Effect.Halt($"the journal agrees with the leader of epoch {epoch} only up to {keep}, below the committed etag {context.Committed}"));
             return false;
         }
 

@@ -9,7 +9,9 @@ using KvCluster.Node.Shards;
 namespace KvCluster.Node.Api;
 
 /// <summary>The Admin service of a node, for its own replicas.</summary>
-internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, OperatorShards found, ReplaceCalls replacements, ReplicaPlacement replicas, StayingVoters voters, NodeDiagnostics examiner, ClusterLevels levels) : Admin.V1.Admin.AdminBase
+internal sealed class AdminService(
+    NodeIdentity identity, ShardHost shards, LeaderPlacement placement, OperatorShards found, ReplaceCalls replacements, ReplicaPlacement replicas,
+    StayingVoters voters, NodeDiagnostics examiner, ClusterLevels levels) : Admin.V1.Admin.AdminBase
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
 
@@ -39,7 +41,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         if (request.NodeId != identity.Node)
             throw ApiErrors.WrongNode(request.NodeId, identity.Node).ToStatus().ToRpcException();
         if (!request.HasDraining)
-            throw ApiErrors.BadRequest("The request does not say whether the node is to drain or may lead again; nothing was changed.").ToStatus().ToRpcException();
+            throw ApiErrors.BadRequest("The request does not say whether the node is to drain or may lead again; nothing was changed.")
+                .ToStatus().ToRpcException();
         if (!request.Draining)
         {
             placement.EndDrain();
@@ -49,7 +52,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             await RequireMajoritiesAsync(context.CancellationToken).ConfigureAwait(false);
         var asked = context.Deadline == DateTime.MaxValue ? DrainTimeMax : context.Deadline - DateTime.UtcNow;
         // A part of the caller's time is reserved for the answer.
-        var drained = await placement.DrainAsync((asked < DrainTimeMax ? asked : DrainTimeMax) * 0.8, DrainPatience, context.CancellationToken).ConfigureAwait(false);
+        var drained = await placement.DrainAsync((asked < DrainTimeMax ? asked : DrainTimeMax) * 0.8, DrainPatience, context.CancellationToken)
+            .ConfigureAwait(false);
         return new DrainResponse
         {
             GivenAway = (uint)drained.GivenAway,
@@ -60,8 +64,10 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
     public override async Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context)
     {
         if (request is { HasFromNode: false, HasToNode: false })
-            throw ApiErrors.BadRequest("The request names neither the node of a replica to replace nor that of a new one; nothing was changed.").ToStatus().ToRpcException();
-        var asked = new Replacement(Required(request.HasShard, request.Shard), Optional(request.HasFromNode, request.FromNode), Optional(request.HasToNode, request.ToNode)) { Force = request.Force };
+            throw ApiErrors.BadRequest("The request names neither the node of a replica to replace nor that of a new one; nothing was changed.")
+                .ToStatus().ToRpcException();
+        var asked = new Replacement(Required(request.HasShard, request.Shard), Optional(request.HasFromNode, request.FromNode), Optional(
+            request.HasToNode, request.ToNode)) { Force = request.Force };
         var operation = await replacements.StartAsync(asked).ConfigureAwait(false);
         return new ReplaceResponse { Operation = operation.Describe().State };
     }
@@ -74,7 +80,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         return new GetOperationResponse { Operation = state };
     }
 
-    public override async Task WatchOperation(WatchOperationRequest request, IServerStreamWriter<WatchOperationResponse> responseStream, ServerCallContext context)
+    public override async Task WatchOperation(
+        WatchOperationRequest request, IServerStreamWriter<WatchOperationResponse> responseStream, ServerCallContext context)
     {
         var operation = await replacements.FindAsync(request.Id).ConfigureAwait(false);
         while (true)
@@ -108,7 +115,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         if (request.Reason.Length > ReasonCharsMax)
             throw ApiErrors.BadRequest($"A reason has at most {ReasonCharsMax} characters; nothing was changed.").ToStatus().ToRpcException();
         if (!OneLine.Is(request.Reason))
-            throw ApiErrors.BadRequest("A reason must not contain a control character (a line break or an escape, for example); nothing was changed. Give it as one line of text.").ToStatus().ToRpcException();
+            throw ApiErrors.BadRequest("A reason must not contain a control character (a line break or an escape, for example); nothing was changed. "
+                + "Give it as one line of text.").ToStatus().ToRpcException();
         var id = Required(request.HasShard, request.Shard);
         if (shards.Find(id) is null)
             throw ApiErrors.NoReplica(id, identity.Node).ToStatus().ToRpcException();
@@ -126,7 +134,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         var result = await shard.Replica!.Quarantine.EnterAsync(request.Reason, leave).ConfigureAwait(false);
         if (result.Done)
             return new QuarantineResponse();
-        var stopped = shard.Replica.Failure is { } failure ? ApiErrors.ReplicaFailed(shard.Route, failure.Message) : ApiErrors.NotQuarantined(id, identity.Node, result.Reason);
+        var stopped = shard.Replica.Failure is { } failure ? ApiErrors.ReplicaFailed(shard.Route, failure.Message)
+            : ApiErrors.NotQuarantined(id, identity.Node, result.Reason);
         throw stopped.ToStatus().ToRpcException();
     }
 
@@ -162,7 +171,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
     private async Task RequireMajoritiesAsync(CancellationToken cancellationToken)
     {
         var asked = shards.All.Where(static shard => shard.Replica is { Failure: null }).Select(static shard => shard.Shard).ToList();
-        var refused = (await voters.AskAsync(asked, StayingVoters.DrainTime, cancellationToken).ConfigureAwait(false)).Where(static verdict => verdict.Refusal is not null).OrderBy(static verdict => verdict.Shard).ToList();
+        var refused = (await voters.AskAsync(asked, StayingVoters.DrainTime, cancellationToken).ConfigureAwait(false))
+            .Where(static verdict => verdict.Refusal is not null).OrderBy(static verdict => verdict.Shard).ToList();
         if (refused.Count > 0)
             throw ApiErrors.NotDrained(identity.Node, refused.Count, refused[0].Shard, refused[0].Refusal!).ToStatus().ToRpcException();
     }

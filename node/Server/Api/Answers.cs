@@ -25,7 +25,9 @@ internal readonly struct ChangeAnswer(LineageShard shard, Etag etag, bool existe
     }
 }
 
-/// <summary>A <see cref="V1.IncrementResponse"/>, a <see cref="V1.SetAddResponse"/> or a <see cref="V1.SetRemoveResponse"/>, whose second field is a number.</summary>
+/// <summary>
+/// A <see cref="V1.IncrementResponse"/>, a <see cref="V1.SetAddResponse"/> or a <see cref="V1.SetRemoveResponse"/>, whose second field is a number.
+/// </summary>
 /// <param name="shard">The shard.</param>
 /// <param name="etag">The etag of the change.</param>
 /// <param name="number">The number, as it is encoded.</param>
@@ -74,7 +76,8 @@ internal readonly ref struct DeleteRangeAnswer(LineageShard shard, Etag etag, ul
 {
     private readonly ReadOnlySpan<byte> _nextStart = nextStart;
 
-    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(deleted) + (_nextStart.IsEmpty ? 0 : WireWriter.BytesFieldSize(_nextStart.Length));
+    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard))
+        + WireWriter.VarintFieldSize(deleted) + (_nextStart.IsEmpty ? 0 : WireWriter.BytesFieldSize(_nextStart.Length));
 
     public void WriteTo(Span<byte> destination)
     {
@@ -93,7 +96,8 @@ internal readonly ref struct DeleteRangeAnswer(LineageShard shard, Etag etag, ul
 /// <param name="results">The results of its operations; null if they are not wanted.</param>
 internal readonly struct WriteAnswer(LineageShard shard, Etag etag, int deleted, byte[]? results) : IAnswer
 {
-    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + OperationResultMessages.Size(results) + WireWriter.VarintFieldSize((uint)deleted);
+    public int Size =>
+        WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + OperationResultMessages.Size(results) + WireWriter.VarintFieldSize((uint)deleted);
 
     public void WriteTo(Span<byte> destination)
     {
@@ -112,7 +116,8 @@ internal readonly struct WriteAnswer(LineageShard shard, Etag etag, int deleted,
 internal readonly struct TransactAnswer(LineageShard shard, Etag etag, int failedCondition, byte[]? results) : IAnswer
 {
     public int Size =>
-        WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + (failedCondition < 0 ? WireWriter.VarintFieldSize(1) : WireWriter.OptionalVarintFieldSize((uint)failedCondition))
+        WireWriter.BytesFieldSize(WireWriter.PositionSize(shard))
+            + (failedCondition < 0 ? WireWriter.VarintFieldSize(1) : WireWriter.OptionalVarintFieldSize((uint)failedCondition))
         + OperationResultMessages.Size(results);
 
     public void WriteTo(Span<byte> destination)
@@ -137,7 +142,8 @@ internal readonly ref struct EncodedAnswer(ReadOnlySpan<byte> message) : IAnswer
 }
 
 /// <summary>A <see cref="V1.GetResponse"/>. Its value points into the snapshot's mapping and is copied once.</summary>
-internal readonly ref struct GetAnswer(LineageShard shard, Etag position, ulong? ageUs, bool found, ReadOnlySpan<byte> value, Etag etag, LifeField life = default) : IAnswer
+internal readonly ref struct GetAnswer(
+    LineageShard shard, Etag position, ulong? ageUs, bool found, ReadOnlySpan<byte> value, Etag etag, LifeField life = default) : IAnswer
 {
     private readonly ReadOnlySpan<byte> _value = value;
 
@@ -190,7 +196,8 @@ internal readonly struct KeepAliveAnswer(LineageShard shard, Etag etag, ulong[] 
 /// <summary>A <see cref="V1.EndSessionResponse"/>.</summary>
 internal readonly struct EndSessionAnswer(LineageShard shard, Etag etag, bool existed, ulong deleted) : IAnswer
 {
-    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(existed ? 1u : 0u) + WireWriter.VarintFieldSize(deleted);
+    public int Size =>
+        WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(existed ? 1u : 0u) + WireWriter.VarintFieldSize(deleted);
 
     public void WriteTo(Span<byte> destination)
     {

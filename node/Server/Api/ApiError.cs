@@ -61,7 +61,8 @@ internal sealed record ApiError(StatusCode Code, string Reason, string Message)
         if (Routes is { Count: > 0 })
             status.Details.Add(Any.Pack(new RouteHint { Routes = { Routes } }));
         if (Compacted is var (ofShard, oldest))
-            status.Details.Add(Any.Pack(new Compacted { Oldest = new Position { ShardId = ofShard, Etag = new V1.Etag { Epoch = oldest.Epoch, Change = oldest.Change } } }));
+            status.Details.Add(
+                Any.Pack(new Compacted { Oldest = new Position { ShardId = ofShard, Etag = new V1.Etag { Epoch = oldest.Epoch, Change = oldest.Change } } }));
         return status;
     }
 }

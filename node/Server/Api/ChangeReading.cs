@@ -181,7 +181,8 @@ internal static class ChangeReading
     {
         if (RequestRules.CheckBounds(operation.Key, operation.End) is { } tooLong)
             return tooLong;
-        return operation.Limit <= KvLimits.ScanEntriesMax ? null : ApiErrors.BadRequest("The limit of a scan in a Write or Transact is at most 1,000. Nothing was applied.");
+        return operation.Limit <= KvLimits.ScanEntriesMax ? null
+            : ApiErrors.BadRequest("The limit of a scan in a Write or Transact is at most 1,000. Nothing was applied.");
     }
 
     private static ApiError? TryAdd(WriteRequest write, in OperationFields operation, HostedShard shard, ShardLookup lookup)

@@ -10,7 +10,8 @@ using KvCluster.V1;
 namespace KvCluster.Node.Api;
 
 /// <summary>The Cluster service of a node: the shard map as this node knows it, and its own status.</summary>
-internal sealed class ClusterService(NodeIdentity identity, ShardDirectory directory, ShardHost shards, LeaderPlacement placement, NodeMetrics metrics) : Cluster.ClusterBase
+internal sealed class ClusterService(NodeIdentity identity, ShardDirectory directory, ShardHost shards, LeaderPlacement placement, NodeMetrics metrics)
+    : Cluster.ClusterBase
 {
     public override async Task WatchShards(WatchShardsRequest request, IServerStreamWriter<ShardMap> responseStream, ServerCallContext context)
     {
@@ -30,7 +31,8 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
 
     public override async Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context)
     {
-        var status = new NodeStatus { NodeId = identity.Node, Address = identity.Address, Version = ProgramVersion.Full, Draining = placement.Draining, Incarnation = identity.Incarnation, Levels = identity.Levels.ToMessage() };
+        var status = new NodeStatus { NodeId = identity.Node, Address = identity.Address,
+            Version = ProgramVersion.Full, Draining = placement.Draining, Incarnation = identity.Incarnation, Levels = identity.Levels.ToMessage() };
         if (directory.CoordinatorSavedAt is { } saved)
             status.CoordinatorSnapshotUnixUs = saved.ToUnixTimeMilliseconds() * 1_000;
         if (request.Activity)

@@ -120,7 +120,8 @@ internal readonly ref struct ConditionFields
     }
 
     // The numbers are those of the contract.
-    private static ConditionRelation ReadRelation(ref WireReader reader) => reader.ReadUInt64() is <= (ulong)V1.Relation.Greater and var relation ? (ConditionRelation)relation : default;
+    private static ConditionRelation ReadRelation(ref WireReader reader) =>
+        reader.ReadUInt64() is <= (ulong)V1.Relation.Greater and var relation ? (ConditionRelation)relation : default;
 
     private static (ulong? Keys, Etag? Greatest) ReadRange(ReadOnlySpan<byte> range, out ReadOnlySpan<byte> end)
     {

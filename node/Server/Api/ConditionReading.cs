@@ -13,7 +13,8 @@ internal static class ConditionReading
     private static readonly ApiError NoTest = ApiErrors.BadRequest("A condition has no test, or one that is not known.");
 
     /// <summary>Adds the conditions of a request. Conditions without a key use <paramref name="keyOfOperation"/>. Null if all are added.</summary>
-    public static ApiError? TryAddAll(WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, HostedShard shard, ShardLookup lookup)
+    public static ApiError? TryAddAll(
+        WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, HostedShard shard, ShardLookup lookup)
     {
         var found = shard;
         return TryAddAll(write, request, conditionsField, keyOfOperation, default, default, lookup, ref found);
@@ -118,7 +119,8 @@ internal static class ConditionReading
         if (RequestRules.CheckBounds(condition.Key, condition.End) is { } tooLong)
             return tooLong;
         if (shard is null && first.IsEmpty)
-            return ApiErrors.BadRequest("The request names no key beside a range that begins with the first key of its shard. Nothing was applied; name a key of the shard.");
+            return ApiErrors.BadRequest(
+                "The request names no key beside a range that begins with the first key of its shard. Nothing was applied; name a key of the shard.");
         if (shard is null && (shard = lookup.Find(first, target, isForLeader: true, out var refusal)) is null)
             return refusal;
         var from = condition.Key.IsEmpty ? shard.Route.Start.Span : condition.Key;

@@ -19,7 +19,8 @@ internal sealed class CoordinatorService(CoordinatorRecovery recovery) : Admin.V
         {
             throw (ended.MayBeComplete ? ApiErrors.CoordinatorFailed(ended.Message) : ApiErrors.RecoveryEnded(ended.Message)).ToStatus().ToRpcException();
         }
-        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or CoordinatorRecordException or StorageIoException)
+        catch (Exception failure)
+            when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or CoordinatorRecordException or StorageIoException)
         {
             throw ApiErrors.NotRecovered(failure.Message).ToStatus().ToRpcException();
         }

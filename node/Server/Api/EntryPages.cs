@@ -6,8 +6,8 @@ using KvCluster.Wire;
 namespace KvCluster.Node.Api;
 
 /// <summary>
-/// Encodes entries from a cursor, page by page: a <see cref="ScanPage"/> and a <see cref="ListResponse"/> have them in the same field. Used by one thread at a time, where
-/// <see cref="ReadThreads"/> decides.
+/// Encodes entries from a cursor, page by page: a <see cref="ScanPage"/> and a <see cref="ListResponse"/> have them in the same field. Used by one thread at a
+/// time, where <see cref="ReadThreads"/> decides.
 /// </summary>
 /// <param name="cursor">Over the range that is left. Not disposed here.</param>
 /// <param name="isReverse">From the last entry on.</param>
@@ -38,7 +38,10 @@ internal sealed class EntryPages(Cursor cursor, bool isReverse, bool isKeysOnly)
     /// <summary>The key of the last entry of the page that was filled last; empty if it has none.</summary>
     public ReadOnlySpan<byte> LastKeyOf(MessageBytes page) => page.Written[_lastKey];
 
-    /// <summary>Adds entries to a page until it has <paramref name="pageBytes"/>, but never beyond <see cref="EntriesBytesMax"/> unless it is a single one. False if no entry is left, or a limit was reached.</summary>
+    /// <summary>
+    /// Adds entries to a page until it has <paramref name="pageBytes"/>, but never beyond <see cref="EntriesBytesMax"/> unless it is a single one. False if no
+    /// entry is left, or a limit was reached.
+    /// </summary>
     public bool Fill(MessageBytes page, int pageBytes)
     {
         var isEmpty = true;

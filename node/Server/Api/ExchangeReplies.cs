@@ -1,7 +1,7 @@
-// Answers arrive on any thread and are collected in messages; whoever adds the first one starts the loop that sends. A call whose answer is found while there is
-// no space for it is refused before the answer is copied. The stream waits only for replies to be read: a call of a shard that already has its share of places
-// or bytes is refused as busy. One lock covers places and replies: a call gives its place back in the step that adds its reply, so a caller that has the reply
-// finds the place free, and the stream does not end in between.
+// Answers arrive on any thread and are collected in messages; whoever adds the first one starts the loop that sends. A call whose answer is found while there
+// is no space for it is refused before the answer is copied. The stream waits only for replies to be read: a call of a shard that already has its share of
+// places or bytes is refused as busy. One lock covers places and replies: a call gives its place back in the step that adds its reply, so a caller that has the
+// reply finds the place free, and the stream does not end in between.
 using System.Diagnostics.CodeAnalysis;
 using Google.Protobuf;
 using Grpc.Core;
@@ -31,7 +31,9 @@ internal sealed class ExchangeReplies(
     /// <summary>Is cancelled when the stream breaks or its call ends.</summary>
     public CancellationToken Broken => _stopping.Token;
 
-    /// <summary>Completes when the caller has completed its side and every call is answered. Fails with an <see cref="RpcException"/> when the stream breaks.</summary>
+    /// <summary>
+    /// Completes when the caller has completed its side and every call is answered. Fails with an <see cref="RpcException"/> when the stream breaks.
+    /// </summary>
     public Task Ended => _ended.Task;
 
     /// <summary>Takes a place if the shard's calls of this kind have one left, and bytes of the budget. Returns why it did not, or null.</summary>

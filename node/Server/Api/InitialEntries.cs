@@ -46,7 +46,8 @@ internal sealed class InitialEntries(Cursor cursor, WatchQuery query, ReadOnlyMe
             }
             last = cursor.Key.ToArray();
             // An entry is copied once more than in a scan, which is rare.
-            var entry = new WatchEvent { Kind = EventKind.Put, Reason = EventReason.User, Etag = etag, Key = last, Value = query.KeysOnly ? default : value.ToArray() };
+            var entry =
+                new WatchEvent { Kind = EventKind.Put, Reason = EventReason.User, Etag = etag, Key = last, Value = query.KeysOnly ? default : value.ToArray() };
             WatchMessages.Append(message, entry, query);
         }
         (Through, AreComplete) = (last ?? Through, true);

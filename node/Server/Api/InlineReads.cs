@@ -13,7 +13,9 @@ internal sealed class InlineReads(long timestampFrequency, Func<long> diskWaits)
     /// <summary>A call that takes longer, in microseconds, is slow. This is as long as some reads of a fast disk, and as many thread switches.</summary>
     private const int SlowUs = 250;
 
-    /// <summary>After waiting for the disk, the loop reads no trees for this many times the length of that wait, so waits take at most a seventeenth of its time.</summary>
+    /// <summary>
+    /// After waiting for the disk, the loop reads no trees for this many times the length of that wait, so waits take at most a seventeenth of its time.
+    /// </summary>
     private const int RestShare = 16;
 
     /// <summary>For this long after a slow call, in seconds, the kernel's counters are read for each message.</summary>

@@ -6,8 +6,8 @@ using KvCluster.Wire;
 namespace KvCluster.Node.Api;
 
 /// <summary>
-/// Snapshots that are kept between two pages of a list, and after the stream of a scan broke, so that their callers can go on in the same state. Their number and age are
-/// bounded: a caller who comes too late is told, and starts again. Used by <see cref="KvScans"/> and <see cref="KvQueries"/>; any thread.
+/// Snapshots that are kept between two pages of a list, and after the stream of a scan broke, so that their callers can go on in the same state. Their number
+/// and age are bounded: a caller who comes too late is told, and starts again. Used by <see cref="KvScans"/> and <see cref="KvQueries"/>; any thread.
 /// </summary>
 /// <param name="clock">For ages.</param>
 /// <param name="ageMax">The maximum age of a snapshot, counted from when it was opened.</param>
@@ -51,7 +51,9 @@ internal sealed class KeptSnapshots(TimeProvider clock, TimeSpan ageMax) : IDisp
             ended.Read.Snapshot.Dispose();
     }
 
-    /// <summary>Returns the snapshot of a token to its caller, to whom it belongs from now on. False if it is not kept any more, or is of another shard.</summary>
+    /// <summary>
+    /// Returns the snapshot of a token to its caller, to whom it belongs from now on. False if it is not kept any more, or is of another shard.
+    /// </summary>
     public bool TryTake(ulong token, ShardId shard, out Kept kept)
     {
         lock (_gate)
@@ -103,7 +105,8 @@ internal sealed class KeptSnapshots(TimeProvider clock, TimeSpan ageMax) : IDisp
     internal readonly record struct Kept(LineageShard Shard, OpenedRead Read, long OpenedTimestamp)
     {
         /// <summary>What an answer of this moment says of the snapshot: its age is that of the first answer and the time since then.</summary>
-        public OpenedRead ReadNow(TimeProvider clock) => Read.AgeUs is { } age ? Read with { AgeUs = age + (ulong)clock.GetElapsedTime(OpenedTimestamp).TotalMicroseconds } : Read;
+        public OpenedRead ReadNow(TimeProvider clock) =>
+            Read.AgeUs is { } age ? Read with { AgeUs = age + (ulong)clock.GetElapsedTime(OpenedTimestamp).TotalMicroseconds } : Read;
 
         /// <summary>When it was last given to be kept.</summary>
         public long KeptTimestamp { get; init; }

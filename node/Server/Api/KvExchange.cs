@@ -1,5 +1,5 @@
-// One stream of calls. Requests are read and started by one loop, in order, so that changes keep the order in which they came. ExchangeReplies gives the calls their
-// places and sends the answers, which arrive on any thread. Reading and sending end with the stream.
+// One stream of calls. Requests are read and started by one loop, in order, so that changes keep the order in which they came. ExchangeReplies gives the calls
+// their places and sends the answers, which arrive on any thread. Reading and sending end with the stream.
 // Many callers may share the stream, as on a router's connection. What one of them asks for may delay the stream or be refused, but never breaks it. No call is
 // started while 8 MiB of replies are not written. The loop itself reads trees whose pages are in memory; while the disk is slow they are read elsewhere
 // (InlineReads).
@@ -17,7 +17,8 @@ namespace KvCluster.Node.Api;
 
 /// <summary>Runs the calls of one exchange.</summary>
 internal sealed class KvExchange(
-    KvCalls calls, ExchangePlaces node, CallMemory memory, TimeProvider clock, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken)
+    KvCalls calls,
+    ExchangePlaces node, CallMemory memory, TimeProvider clock, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken)
     : IExchangeCalls
 {
     private readonly CallWaits _waits = new();
@@ -85,14 +86,16 @@ internal sealed class KvExchange(
         var method = head.Method;
         var watched = calls.Watches ? _arrived : 0;
         var now = clock.GetTimestamp();
-        var target = new CallTarget(head.Shard, head.Generation, head.TimeoutMs == 0 ? 0 : _arrived + (head.TimeoutMs * clock.TimestampFrequency / 1_000), cancellationToken)
+        var target = new CallTarget(
+            head.Shard, head.Generation, head.TimeoutMs == 0 ? 0 : _arrived + (head.TimeoutMs * clock.TimestampFrequency / 1_000), cancellationToken)
         {
             Caller = Caller,
             Id = head.Id,
             Waits = _waits,
             ArrivedTimestamp = watched,
             ReadsElsewhere = !_inline.Begun(now),
-            Span = head.Traceparent.Length != Spans.HeaderLength || watched == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(head.Traceparent)),
+            Span = head.Traceparent.Length != Spans.HeaderLength || watched == 0 ? null
+                : NodeTraces.StartCall(method, Encoding.ASCII.GetString(head.Traceparent)),
         };
         var refusal = _replies.TryOpen(head.Generation == 0 ? default : head.Shard, method, head.Request.Length, out var place);
         if (refusal is not null)

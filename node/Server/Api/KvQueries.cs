@@ -4,8 +4,9 @@ using KvCluster.Wire;
 namespace KvCluster.Node.Api;
 
 /// <summary>
-/// The reads that are more than keys: Get of the nearest key, List, Count, SetScan, SetCount and SetIntersect on encoded requests. Called by <see cref="KvCalls"/>, which
-/// answers exceptions thrown before the first wait. Trees are read where <see cref="ReadThreads"/> decides, in turns, so that a long query holds up no other read.
+/// The reads that are more than keys: Get of the nearest key, List, Count, SetScan, SetCount and SetIntersect on encoded requests. Called by
+/// <see cref="KvCalls"/>, which answers exceptions thrown before the first wait. Trees are read where <see cref="ReadThreads"/> decides, in turns, so that a
+/// long query holds up no other read.
 /// </summary>
 /// <param name="memory">What intersections hold.</param>
 /// <param name="clock">For deadlines, turns and the ages of snapshots.</param>

@@ -121,7 +121,8 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
     }
 
     // Null if all keys belong to the shard found.
-    private ApiError? TryFind(ReadOnlySpan<byte> request, in CallTarget target, out HostedShard? shard, out ReadQuery query, out int keyCount, out bool withLife)
+    private ApiError? TryFind(
+        ReadOnlySpan<byte> request, in CallTarget target, out HostedShard? shard, out ReadQuery query, out int keyCount, out bool withLife)
     {
         withLife = false;
         shard = null;
@@ -180,7 +181,8 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
     /// <param name="keyCount">Number of keys of a GetMany; 0: a Get.</param>
     /// <param name="withLife">The answer tells what ends the keys.</param>
     /// <param name="isToConfirm">A snapshot could not be opened without waiting.</param>
-    private async ValueTask AnswerLaterAsync<TSink>(byte[] asked, int keyCount, bool withLife, HostedShard shard, ReadQuery query, CallTarget target, TSink sink, bool isToConfirm)
+    private async ValueTask AnswerLaterAsync<TSink>(
+        byte[] asked, int keyCount, bool withLife, HostedShard shard, ReadQuery query, CallTarget target, TSink sink, bool isToConfirm)
         where TSink : struct, IReplySink
     {
         using var wait = target.BeginWait();

@@ -28,7 +28,8 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
     /// <summary>Runs a scan and returns the request's buffer.</summary>
     /// <returns>Why there is no page, or no further one; null if the scan is complete.</returns>
     /// <exception cref="RpcException">The caller is gone.</exception>
-    public async Task<ApiError?> RunAsync(MessageBytes message, IServerStreamWriter<MessageBytes> pages, long deadlineTimestamp, CancellationToken cancellationToken)
+    public async Task<ApiError?> RunAsync(
+        MessageBytes message, IServerStreamWriter<MessageBytes> pages, long deadlineTimestamp, CancellationToken cancellationToken)
     {
         // Accounted until the scan has begun, because the seen positions are not needed any more then.
         var requestBytes = message.Count;
@@ -43,7 +44,8 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             if (ReadQuery.TryRead(readOptions, out var query) is { } badRead)
                 return badRead;
             var isResumed = !request.Snapshot.IsEmpty;
-            if (lookup.FindForScan(request.Reverse, bounds.Lower.Span, bounds.Upper.Span, !isResumed && query.Mode.IsForLeader(), out var refusal) is not { } shard)
+            if (lookup.FindForScan(
+                request.Reverse, bounds.Lower.Span, bounds.Upper.Span, !isResumed && query.Mode.IsForLeader(), out var refusal) is not { } shard)
                 return refusal;
             var token = isResumed ? TokenIn(request.Snapshot.Span) : KeptSnapshots.NewToken();
             KeptSnapshots.Kept held;

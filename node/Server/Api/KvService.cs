@@ -9,7 +9,8 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Api;
 
 /// <summary>The Kv service of a node. A singleton; each call runs on a thread of the pool.</summary>
-internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches, NodeMetrics metrics, CallMemory memory, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
+internal sealed class KvService(
+    KvCalls calls, KvScans scans, KvWatches watches, NodeMetrics metrics, CallMemory memory, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
 {
     private readonly ExchangePlaces _places = new(memory.Requests);
     private readonly AbandonedWork _abandoned = new(memory.Requests);
@@ -45,7 +46,8 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
 
     protected override Task BulkLoad(
         IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
-        new LoadStream((chunk, number, ended) => RunAsync(V1.Method.Write, chunk, number, context, ended), responseStream, memory.Replies).RunAsync(requestStream, context.CancellationToken);
+        new LoadStream((chunk, number, ended) => RunAsync(V1.Method.Write, chunk, number, context, ended), responseStream, memory.Replies)
+            .RunAsync(requestStream, context.CancellationToken);
 
     protected override Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context) =>
         RunAsync(method, request, chunk: 0, context, context.CancellationToken);
@@ -53,7 +55,8 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
     /// <summary>Runs a call, or a chunk of a load, which counts as a Write.</summary>
     /// <param name="chunk">The number that the chunk must have; 0 for a call.</param>
     /// <returns>The response. If it is refused, the call is ended with the error, and a chunk's message has it.</returns>
-    private async Task<MessageBytes> RunAsync(V1.Method method, MessageBytes request, ulong chunk, ServerCallContext context, CancellationToken cancellationToken)
+    private async Task<MessageBytes> RunAsync(
+        V1.Method method, MessageBytes request, ulong chunk, ServerCallContext context, CancellationToken cancellationToken)
     {
         var requestBytes = request.Count;
         if (!memory.Requests.TryTake(requestBytes, requestBytes <= ByteBudget.SmallBytes))

@@ -5,7 +5,9 @@ using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>KeepAlive on encoded requests. Called by <see cref="KvCalls"/>. The ids of sessions are their callers' secrets, so none is in an error or a log.</summary>
+/// <summary>
+/// KeepAlive on encoded requests. Called by <see cref="KvCalls"/>. The ids of sessions are their callers' secrets, so none is in an error or a log.
+/// </summary>
 internal sealed class KvSessions(ShardLookup lookup)
 {
     public ValueTask KeepAliveAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
@@ -28,7 +30,8 @@ internal sealed class KvSessions(ShardLookup lookup)
             return KvCalls.Refuse(sink, ApiErrors.TooManySessions);
         if (TryReadSessions(request, count) is not { } sessions)
             return KvCalls.Refuse(sink, ApiErrors.SessionInvalid);
-        return lookup.Find(key, target, isForLeader: true, out var refusal) is { } shard ? KeepAsync(shard, sessions, target, sink) : KvCalls.Refuse(sink, refusal);
+        return lookup.Find(key, target, isForLeader: true, out var refusal) is { } shard ? KeepAsync(shard, sessions, target, sink)
+            : KvCalls.Refuse(sink, refusal);
     }
 
     // Reads the ids of the sessions; null if one of them cannot be an id.

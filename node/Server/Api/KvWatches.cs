@@ -84,7 +84,8 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
 
     /// <summary>Runs a watch at a replica that was found for it.</summary>
     /// <returns>Why it has ended.</returns>
-    public async Task<ApiError> WatchAsync(HostedShard shard, WatchQuery query, IServerStreamWriter<MessageBytes> responses, CancellationToken cancellationToken)
+    public async Task<ApiError> WatchAsync(
+        HostedShard shard, WatchQuery query, IServerStreamWriter<MessageBytes> responses, CancellationToken cancellationToken)
     {
         var replica = shard.Replica!;
         var after = query.AfterIn(shard.Shard);
@@ -104,7 +105,8 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
         try
         {
-            await using var gone = cancellationToken.UnsafeRegister(static state => ((Watcher)state!).Hub.Interrupt((Watcher)state), watcher).ConfigureAwait(false);
+            await using var gone = cancellationToken.UnsafeRegister(static state => ((Watcher)state!).Hub.Interrupt((Watcher)state), watcher)
+                .ConfigureAwait(false);
             var output = new Output(shard, query, watcher, responses, cancellationToken) { IsVerified = after is null && begun is null };
             ApiError? refusal = null;
             if (query.Initial && after is null && begun?.Sent.IsComplete != true)
@@ -268,12 +270,13 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         var (shard, query) = (output.Shard.InLineage, output.Query);
         return bytes < SharedBytesMin
             ? WatchMessages.Encode(shard, position, runs, query)
-            : output.Watcher.Hub.Share(new WatchPart(query.Range, after, position, query.Options, isOfJournal), bytes, () => WatchMessages.Encode(shard, position, runs, query));
+            : output.Watcher.Hub.Share(
+                new WatchPart(query.Range, after, position, query.Options, isOfJournal), bytes, () => WatchMessages.Encode(shard, position, runs, query));
     }
 
     /// <summary>
-    /// The position is after everything that this replica has applied. Either it lags, and catches up, or the position is of another history, which its leader can
-    /// tell.
+    /// The position is after everything that this replica has applied. Either it lags, and catches up, or the position is of another history, which its leader
+    /// can tell.
     /// </summary>
     private async Task<ApiError?> AwaitAsync(Output output, Etag after)
     {
@@ -285,7 +288,8 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             return ApiErrors.LeaderSilent(output.Shard.Route, lookup.Node);
         if (after > known)
             return ApiErrors.LineageChanged(output.Shard.Shard, after);
-        return await replica.Reads.WaitForAppliedAsync(after, CatchUpTime, output.Cancellation).ConfigureAwait(false) ? null : ApiErrors.ReplicaBehind(output.Shard, after, lookup.Node);
+        return await replica.Reads.WaitForAppliedAsync(after, CatchUpTime, output.Cancellation).ConfigureAwait(false) ? null
+            : ApiErrors.ReplicaBehind(output.Shard, after, lookup.Node);
     }
 
     // Whether this replica may be cut off, so that changes at other replicas would not be seen here.
@@ -301,8 +305,8 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     }
 
     /// <summary>
-    /// Sends the entries that the watch begins with. They take longer than a snapshot is kept, or begin behind what another stream has sent: then they go on in a newer
-    /// snapshot, but first the keys sent so far are brought to its state.
+    /// Sends the entries that the watch begins with. They take longer than a snapshot is kept, or begin behind what another stream has sent: then they go on in
+    /// a newer snapshot, but first the keys sent so far are brought to its state.
     /// </summary>
     /// <param name="output">The stream.</param>
     /// <param name="through">The last key sent; empty: none was. The watcher's position is the state that the keys sent are of.</param>
@@ -367,7 +371,8 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
     }
 
-    // At least once, which tells whether the position is one of this history and the journal reaches back to it. Not to its end if the snapshot that this is for ends before.
+    // At least once, which tells whether the position is one of this history and the journal reaches back to it. Not to its end if the snapshot that this is
+    // for ends before.
     private async Task<ApiError?> SendChangesOfSentAsync(Output output, Etag until, ReadOnlyMemory<byte> through, EntriesRead? entries)
     {
         var keys = new WatchedRange(output.Query.Range.Lower, Behind(through));
@@ -473,7 +478,8 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     }
 
     /// <summary>A caller's stream.</summary>
-    private sealed class Output(HostedShard shard, WatchQuery query, Watcher watcher, IServerStreamWriter<MessageBytes> responses, CancellationToken cancellation)
+    private sealed class Output(
+        HostedShard shard, WatchQuery query, Watcher watcher, IServerStreamWriter<MessageBytes> responses, CancellationToken cancellation)
     {
         public HostedShard Shard => shard;
 

@@ -261,7 +261,8 @@ internal sealed class KvWrites(ShardLookup lookup)
         TryBegin(change, change.Key, request, target, out shard, out write);
 
     /// <summary>Finds the shard of a key and begins a write there, with the request's id and conditions. Null on success.</summary>
-    private ApiError? TryBegin(in SingleChange change, ReadOnlySpan<byte> key, ReadOnlySpan<byte> request, in CallTarget target, out HostedShard shard, out WriteRequest write)
+    private ApiError? TryBegin(
+        in SingleChange change, ReadOnlySpan<byte> key, ReadOnlySpan<byte> request, in CallTarget target, out HostedShard shard, out WriteRequest write)
     {
         write = null!;
         shard = lookup.Find(key, target, isForLeader: true, out var refusal)!;
@@ -290,7 +291,8 @@ internal sealed class KvWrites(ShardLookup lookup)
         if (ChangeReading.TryAddMembers(write, request, change.Key, isAdded) is { } badMember)
             return Refuse(sink, write, badMember);
         if (change.IsFlagged == (write.OperationCount > 0))
-            return Refuse(sink, write, ApiErrors.BadRequest(change.IsFlagged ? "The request names members beside all. Nothing was applied." : "The request names no member. Nothing was applied."));
+            return Refuse(sink, write, ApiErrors.BadRequest(
+                change.IsFlagged ? "The request names members beside all. Nothing was applied." : "The request names no member. Nothing was applied."));
         if (!change.IsFlagged)
             return FinishAsync(Submit(write, shard, target), shard, ChangeKind.Members, sink);
         write.SetDelete(change.Key);
@@ -462,7 +464,8 @@ internal sealed class KvWrites(ShardLookup lookup)
     }
 
     /// <summary>A change that was submitted to its shard, and where it is registered for cancellation.</summary>
-    private readonly record struct Submitted(ValueTask<WriteResult> Completion, QueuedChange Change, CallWaits? Waits, ulong Id, CancellationTokenRegistration Caller)
+    private readonly record struct Submitted(
+        ValueTask<WriteResult> Completion, QueuedChange Change, CallWaits? Waits, ulong Id, CancellationTokenRegistration Caller)
     {
         public void End()
         {

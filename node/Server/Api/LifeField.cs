@@ -3,7 +3,9 @@ using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>The field of a key's <see cref="V1.Life"/> in an answer: nothing if it was not asked for, or if only a delete ends the key. Pure; any thread.</summary>
+/// <summary>
+/// The field of a key's <see cref="V1.Life"/> in an answer: nothing if it was not asked for, or if only a delete ends the key. Pure; any thread.
+/// </summary>
 /// <param name="Life">What the key has.</param>
 /// <param name="NowMs">The shard's time at the moment of the answer.</param>
 internal readonly record struct LifeField(KeyLife Life, ulong NowMs)
@@ -14,7 +16,8 @@ internal readonly record struct LifeField(KeyLife Life, ulong NowMs)
     /// <summary>Bytes of the field, with its tag.</summary>
     public int Size => Life.IsUnlimited ? 0 : WireWriter.BytesFieldSize(MessageBytes);
 
-    private int MessageBytes => (Life.ExpiryMilliseconds == 0 ? 0 : WireWriter.OptionalVarintFieldSize(LeftMs)) + (Life.Owner == Etag.None ? 0 : WireWriter.BytesFieldSize(WireWriter.EtagBytes));
+    private int MessageBytes => (Life.ExpiryMilliseconds == 0 ? 0 : WireWriter.OptionalVarintFieldSize(LeftMs))
+        + (Life.Owner == Etag.None ? 0 : WireWriter.BytesFieldSize(WireWriter.EtagBytes));
 
     private ulong LeftMs => Life.ExpiryMilliseconds > NowMs ? Life.ExpiryMilliseconds - NowMs : 0;
 

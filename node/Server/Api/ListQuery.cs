@@ -7,8 +7,8 @@ using KvCluster.Wire;
 namespace KvCluster.Node.Api;
 
 /// <summary>
-/// One page of a List. Its token for the next page has the token of the snapshot (8 bytes, 0 if the page begins in another shard), whether the key itself is the bound (1
-/// byte), a checksum of the range (4 bytes), and a key: the last one of this page, or the bound between the shards.
+/// One page of a List. Its token for the next page has the token of the snapshot (8 bytes, 0 if the page begins in another shard), whether the key itself is
+/// the bound (1 byte), a checksum of the range (4 bytes), and a key: the last one of this page, or the bound between the shards.
 /// </summary>
 internal sealed class ListQuery : SnapshotQuery
 {
@@ -101,7 +101,8 @@ internal sealed class ListQuery : SnapshotQuery
     public override bool Step(TimeProvider clock, long until)
     {
         using var cursor = Read.Snapshot.Cursor(TreeId.Kv, Bounds.Lower.Span, Bounds.Upper.Span);
-        var entries = new EntryPages(cursor, IsReverse, _isKeysOnly) { EntriesLeft = _entriesMax, BytesLeft = _bytesMax, NowMs = _withLife ? Shard.TimeMs : null };
+        var entries = new EntryPages(
+            cursor, IsReverse, _isKeysOnly) { EntriesLeft = _entriesMax, BytesLeft = _bytesMax, NowMs = _withLife ? Shard.TimeMs : null };
         if ((entries.Fill(Answer, EntryPages.EntriesBytesMax) || entries.IsAtLimit) && entries.HasMore())
         {
             _tokenForMore = Token == 0 ? KeptSnapshots.NewToken() : Token;

@@ -18,7 +18,8 @@ namespace KvCluster.Node.Api;
 /// <param name="dataDirectory">A directory on the disk to measure.</param>
 /// <param name="files">Writes a file there.</param>
 /// <param name="certificates">Null if the node does not use TLS.</param>
-internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirectory, IFileSystem files, ICoordinator coordinator, CredentialFiles? certificates, TimeProvider time)
+internal sealed class NodeDiagnostics(
+    NodeIdentity identity, string dataDirectory, IFileSystem files, ICoordinator coordinator, CredentialFiles? certificates, TimeProvider time)
 {
     private const int SyncCount = 7;
     private const int BlockBytes = 4_096;
@@ -72,7 +73,8 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
         ExamineCertificates(found);
         ExamineOpenFiles(found);
         if (Stalls?.Last is { } stall)
-            (found.Stalls, found.StallUs, found.StallAtUs, found.StallText) = ((ulong)stall.Count, (ulong)stall.Length.TotalMicroseconds, MicrosecondsOf(stall.At), stall.Text);
+            (found.Stalls, found.StallUs, found.StallAtUs, found.StallText) =
+                ((ulong)stall.Count, (ulong)stall.Length.TotalMicroseconds, MicrosecondsOf(stall.At), stall.Text);
         if (Memory is { } memory)
             found.Memory = MemoryReport.Of(memory);
         _foundTimestamp = time.GetTimestamp();

@@ -34,7 +34,8 @@ internal readonly ref struct OperationFields
             switch (Kind, field)
             {
                 case (Operation.OperationOneofCase.Put, PutOperation.ValueFieldNumber):
-                case (Operation.OperationOneofCase.SetAdd or Operation.OperationOneofCase.SetRemove or Operation.OperationOneofCase.SetGet, SetOperation.MemberFieldNumber):
+                case (Operation.OperationOneofCase.SetAdd
+                    or Operation.OperationOneofCase.SetRemove or Operation.OperationOneofCase.SetGet, SetOperation.MemberFieldNumber):
                     Value = inner.ReadBytes();
                     break;
                 case (Operation.OperationOneofCase.Put, PutOperation.TtlMsFieldNumber):
@@ -110,5 +111,6 @@ internal readonly ref struct OperationFields
 
     /// <summary>Whether it can only be in a request that returns results.</summary>
     public bool NeedsResults => IsNumbered
-        || Kind is Operation.OperationOneofCase.Increment or Operation.OperationOneofCase.Get or Operation.OperationOneofCase.Scan or Operation.OperationOneofCase.SetGet;
+        || Kind is Operation.OperationOneofCase.Increment
+            or Operation.OperationOneofCase.Get or Operation.OperationOneofCase.Scan or Operation.OperationOneofCase.SetGet;
 }

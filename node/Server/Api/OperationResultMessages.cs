@@ -43,13 +43,16 @@ internal static class OperationResultMessages
     // A copy of the reader goes through the entries.
     private static int SizeOf(OperationResultReader reader)
     {
-        var size = (reader.Etag == Etag.None ? 0 : WireWriter.BytesFieldSize(WireWriter.EtagBytes)) + (reader.Existed is null ? 0 : WireWriter.OptionalVarintFieldSize(1))
-            + (reader.Number is { } number ? WireWriter.OptionalVarintFieldSize(WireWriter.Fold(number)) : 0) + WireWriter.VarintFieldSize(reader.More ? 1u : 0u);
+        var size = (reader.Etag == Etag.None ? 0 : WireWriter.BytesFieldSize(WireWriter.EtagBytes))
+            + (reader.Existed is null ? 0 : WireWriter.OptionalVarintFieldSize(1))
+            + (reader.Number is { } number ? WireWriter.OptionalVarintFieldSize(WireWriter.Fold(number)) : 0) + WireWriter.VarintFieldSize(
+                reader.More ? 1u : 0u);
         while (reader.MoveToEntry())
             size += WireWriter.BytesFieldSize(EntrySize(reader));
         return size;
     }
 
     private static int EntrySize(in OperationResultReader reader) =>
-        WireWriter.BytesFieldSize(reader.EntryKey.Length) + (reader.EntryValue.IsEmpty ? 0 : WireWriter.BytesFieldSize(reader.EntryValue.Length)) + WireWriter.BytesFieldSize(WireWriter.EtagBytes);
+        WireWriter.BytesFieldSize(reader.EntryKey.Length)
+            + (reader.EntryValue.IsEmpty ? 0 : WireWriter.BytesFieldSize(reader.EntryValue.Length)) + WireWriter.BytesFieldSize(WireWriter.EtagBytes);
 }

@@ -7,7 +7,8 @@ using KvCluster.Replication.Log;
 namespace KvCluster.Node.Api;
 
 /// <summary>The Placement service: what other nodes ask about replicas. With TLS only nodes get an answer. Any thread.</summary>
-internal sealed class PlacementService(PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness) : Internal.V1.Placement.PlacementBase
+internal sealed class PlacementService(PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness)
+    : Internal.V1.Placement.PlacementBase
 {
     public override async Task<MayStopResponse> MayStop(MayStopRequest request, ServerCallContext context)
     {
@@ -19,7 +20,8 @@ internal sealed class PlacementService(PeerTransport peers, StayingVoters voters
         var verdicts = await Task.WhenAll(request.ShardIds.Select(shard => voters.JudgeAsync(shard, request.NodeId, keptTime))).ConfigureAwait(false);
         return new MayStopResponse
         {
-            Verdicts = { verdicts.Select(static verdict => new MayStopVerdict { ShardId = verdict.Shard, Epoch = verdict.Epoch, Refusal = verdict.Refusal ?? "", Stop = verdict.Refusal is null ? MayStopVerdict.Types.Stop.May : MayStopVerdict.Types.Stop.MustNot }) },
+            Verdicts = { verdicts.Select(static verdict => new MayStopVerdict { ShardId = verdict.Shard, Epoch = verdict.Epoch, Refusal = verdict.Refusal
+                ?? "", Stop = verdict.Refusal is null ? MayStopVerdict.Types.Stop.May : MayStopVerdict.Types.Stop.MustNot }) },
         };
     }
 
@@ -28,7 +30,9 @@ internal sealed class PlacementService(PeerTransport peers, StayingVoters voters
         peers.RequireNode(new(request.Node), PeerService.NamesOf(context));
         if (!request.HasShard)
             throw ApiErrors.BadRequest("The request names no shard; nothing was changed.").ToStatus().ToRpcException();
-        await replacements.ReplaceAsync(new Replacement(new(request.Shard), new(request.FromNode), new(request.ToNode)) { Lost = new(request.Lost) }, context.CancellationToken).ConfigureAwait(false);
+        await replacements.ReplaceAsync(
+            new Replacement(new(request.Shard), new(request.FromNode), new(request.ToNode)) { Lost = new(request.Lost) },
+            context.CancellationToken).ConfigureAwait(false);
         return new ReplaceReplicaResponse();
     }
 
@@ -37,7 +41,8 @@ internal sealed class PlacementService(PeerTransport peers, StayingVoters voters
         peers.RequireNode(new(request.Node), PeerService.NamesOf(context));
         if (!request.HasShard || request.Newest is null)
             throw ApiErrors.BadRequest("The request does not name the shard and the newest record of the copy.").ToStatus().ToRpcException();
-        var said = await witness.TestifyAsync(new(request.Shard), new(request.Replica), request.Newest.FromWire(), context.CancellationToken).ConfigureAwait(false);
+        var said = await witness.TestifyAsync(new(request.Shard), new(request.Replica), request.Newest.FromWire(), context.CancellationToken)
+            .ConfigureAwait(false);
         return new HoldsCopyResponse
         {
             Holds = said is { Alarm: null, Refusal: null } ? HoldsCopyResponse.Types.Holds.All : HoldsCopyResponse.Types.Holds.Not,

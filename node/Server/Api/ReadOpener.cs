@@ -67,12 +67,15 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
     /// The wait of <see cref="OpenAsync"/>: for a confirming round that begins after this call, or until the replica has caught up. It holds no snapshot.
     /// </summary>
     /// <returns>Null if a snapshot opened from now on, however much later, is new enough (<see cref="OpenConfirmed"/>).</returns>
-    public async ValueTask<ApiError?> ConfirmAsync(HostedShard shard, ReadQuery query, long deadlineTimestamp, CancellationToken cancellationToken) => query.Mode switch
-    {
-        ReadMode.Session => await CatchUpWithSessionAsync(shard, query.Seen, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
-        ReadMode.Replica when !shard.Replica!.IsServing => await CatchUpWithLeaderAsync(shard, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
-        _ => await shard.Replica!.Reads.ConfirmAsync(cancellationToken).ConfigureAwait(false) is not null ? null : ApiErrors.NotLeader(shard.Route, lookup.Node),
-    };
+    public async ValueTask<ApiError?> ConfirmAsync(HostedShard shard, ReadQuery query, long deadlineTimestamp, CancellationToken cancellationToken) =>
+        query.Mode switch
+        {
+            ReadMode.Session => await CatchUpWithSessionAsync(shard, query.Seen, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
+            ReadMode.Replica when !shard.Replica!.IsServing => await CatchUpWithLeaderAsync(shard, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
+            _ =>
+                await shard.Replica!.Reads.ConfirmAsync(cancellationToken).ConfigureAwait(false) is not null ? null
+                    : ApiErrors.NotLeader(shard.Route, lookup.Node),
+        };
 
     /// <summary>Opens a snapshot after a confirmation. Always true.</summary>
     public static bool OpenConfirmed(HostedShard shard, out OpenedRead read)
@@ -97,7 +100,8 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
     {
         var limit = deadlineTimestamp == 0 ? _waitMax : LeftUntil(deadlineTimestamp) * DeadlineShare;
         limit = limit < _waitMax ? limit : _waitMax;
-        return await shard.Replica!.Reads.WaitForAppliedAsync(etag, limit, cancellationToken).ConfigureAwait(false) ? null : ApiErrors.ReplicaBehind(shard, etag, lookup.Node);
+        return await shard.Replica!.Reads.WaitForAppliedAsync(etag, limit, cancellationToken).ConfigureAwait(false) ? null
+            : ApiErrors.ReplicaBehind(shard, etag, lookup.Node);
     }
 
     private TimeSpan LeftUntil(long deadlineTimestamp)

@@ -43,8 +43,8 @@ internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
     public static int HereMaxDefault => Environment.ProcessorCount + HereBeyondProcessors;
 
     /// <summary>
-    /// Creates and starts a node's read threads. From then on the process's thread pool has so many threads that, even if all reads on it wait for the disk, one per
-    /// processor and a few more remain. By default the pool starts with one per processor and adds only one or two a second while these wait.
+    /// Creates and starts a node's read threads. From then on the process's thread pool has so many threads that, even if all reads on it wait for the disk,
+    /// one per processor and a few more remain. By default the pool starts with one per processor and adds only one or two a second while these wait.
     /// </summary>
     public static ReadThreads Start()
     {

@@ -16,7 +16,8 @@ internal sealed class RecoveryService(NodeReporter reporter, string cluster, Cre
     public override async Task<ReportResponse> Report(ReportRequest request, ServerCallContext context)
     {
         RequireNode(request.Node, context);
-        return new ReportResponse { Report = request.ClusterOnly ? reporter.ReportCluster() : await reporter.ReportAsync(claim: null, context.CancellationToken).ConfigureAwait(false) };
+        return new ReportResponse { Report = request.ClusterOnly ? reporter.ReportCluster()
+            : await reporter.ReportAsync(claim: null, context.CancellationToken).ConfigureAwait(false) };
     }
 
     public override async Task<ReportResponse> Bind(BindRequest request, ServerCallContext context)

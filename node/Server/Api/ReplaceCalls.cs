@@ -8,7 +8,8 @@ using KvCluster.V1;
 namespace KvCluster.Node.Api;
 
 /// <summary>Starts replacements of replicas that operators and other nodes ask for, as the leader of the shard, and tells of them. Any thread.</summary>
-internal sealed class ReplaceCalls(NodeIdentity identity, OperatorShards shards, LeaderPlacement placement, ReplicaReplacement replacement, ReplaceOperations operations)
+internal sealed class ReplaceCalls(
+    NodeIdentity identity, OperatorShards shards, LeaderPlacement placement, ReplicaReplacement replacement, ReplaceOperations operations)
 {
     /// <summary>Starts a replacement, or finds the one that runs for the same.</summary>
     /// <exception cref="RpcException">It cannot begin here; the status says why.</exception>
@@ -38,7 +39,8 @@ internal sealed class ReplaceCalls(NodeIdentity identity, OperatorShards shards,
         await operation.Ended.WaitAsync(cancellationToken).ConfigureAwait(false);
         RequireHere(operation);
         var (state, _) = operation.Describe();
-        Require(request.Shard, new OrderResult(state.State == OperationState.Done, state.State == OperationState.Cancelled ? "an operator cancelled it" : state.Reason));
+        Require(request.Shard, new OrderResult(
+            state.State == OperationState.Done, state.State == OperationState.Cancelled ? "an operator cancelled it" : state.Reason));
     }
 
     /// <summary>An operation of a shard that this node leads.</summary>
@@ -48,7 +50,8 @@ internal sealed class ReplaceCalls(NodeIdentity identity, OperatorShards shards,
         if (!OperationId.TryParse(text, out var id))
             throw ApiErrors.NoOperation(text).ToStatus().ToRpcException();
         // An operation that ended on this node is known here, whichever node leads now.
-        return operations.Find(id) ?? await operations.FindOrResumeAsync(shards.LedHere(id.Shard), id).ConfigureAwait(false) ?? throw ApiErrors.NoOperation(text).ToStatus().ToRpcException();
+        return operations.Find(id) ?? await operations.FindOrResumeAsync(shards.LedHere(id.Shard), id).ConfigureAwait(false)
+            ?? throw ApiErrors.NoOperation(text).ToStatus().ToRpcException();
     }
 
     /// <summary>Requires that an operation is, or was, executed here to its end.</summary>
@@ -60,7 +63,8 @@ internal sealed class ReplaceCalls(NodeIdentity identity, OperatorShards shards,
     }
 
     /// <summary>The operations known here: the running ones first.</summary>
-    public IEnumerable<Admin.V1.ClusterOperation> List() => operations.All.Select(static operation => operation.Describe().State).OrderBy(static state => state.State != OperationState.Running);
+    public IEnumerable<Admin.V1.ClusterOperation> List() =>
+        operations.All.Select(static operation => operation.Describe().State).OrderBy(static state => state.State != OperationState.Running);
 
     private static void Require(ShardId shard, OrderResult result)
     {

@@ -7,8 +7,8 @@ using KvCluster.Wire;
 namespace KvCluster.Node.Api;
 
 /// <summary>
-/// What several sets of one shard have in common: a page of it, its size, and for sets below some prefixes how many of it they have. With facets the intersection is copied
-/// first, because every facet is compared with it. What it holds is taken from <see cref="QueryMemory"/> first.
+/// What several sets of one shard have in common: a page of it, its size, and for sets below some prefixes how many of it they have. With facets the
+/// intersection is copied first, because every facet is compared with it. What it holds is taken from <see cref="QueryMemory"/> first.
 /// </summary>
 internal sealed class SetIntersectQuery : SnapshotQuery
 {

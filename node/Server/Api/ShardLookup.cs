@@ -17,7 +17,8 @@ internal sealed class ShardLookup(NodeId node, ShardHost shards, HotPrefixes hot
     {
         var found = shards.Find(key);
         hot.Saw(key);
-        // If the call names a shard, that must be the one which holds the key here. Generations are not compared, because the caller may know a newer route than this node.
+        // If the call names a shard, that must be the one which holds the key here. Generations are not compared, because the caller may know a newer route
+        // than this node.
         if (found is not null && (target.Generation == 0 || target.Shard == found.Shard))
             return CheckReplica(found, isForLeader, out refusal);
         refusal = ApiErrors.WrongShard(found?.Route ?? shards.RouteOf(key));

@@ -4,8 +4,8 @@ using KvCluster.Wire;
 namespace KvCluster.Node.Api;
 
 /// <summary>
-/// The fields of a request that does one thing, in place: of a Put, Delete, DeleteRange, Increment, Touch, SetAdd or SetRemove. All have the key, that of the set, or
-/// the start of the range in field 1. Fields that may be repeated are left to other readers.
+/// The fields of a request that does one thing, in place: of a Put, Delete, DeleteRange, Increment, Touch, SetAdd or SetRemove. All have the key, that of the
+/// set, or the start of the range in field 1. Fields that may be repeated are left to other readers.
 /// </summary>
 internal readonly ref struct SingleChange
 {
@@ -90,22 +90,28 @@ internal readonly ref struct SingleChange
 }
 
 /// <summary>The numbers of the fields that <see cref="SingleChange"/> reads; 0 where a request does not have one.</summary>
-internal readonly record struct ChangeLayout(int Conditions, int Id, int Value = 0, int Number = 0, int Other = 0, int Flag = 0, int KeepExpiry = 0, int KeepOwner = 0)
+internal readonly record struct ChangeLayout(
+    int Conditions, int Id, int Value = 0, int Number = 0, int Other = 0, int Flag = 0, int KeepExpiry = 0, int KeepOwner = 0)
 {
     public static readonly ChangeLayout Put = new(
-        PutRequest.ConditionsFieldNumber, PutRequest.RequestIdFieldNumber, PutRequest.ValueFieldNumber, PutRequest.TtlMsFieldNumber, PutRequest.OwnerFieldNumber, PutRequest.SequenceFieldNumber,
+        PutRequest.ConditionsFieldNumber,
+        PutRequest.RequestIdFieldNumber, PutRequest.ValueFieldNumber, PutRequest.TtlMsFieldNumber, PutRequest.OwnerFieldNumber, PutRequest.SequenceFieldNumber,
         PutRequest.KeepExpiryFieldNumber, PutRequest.KeepOwnerFieldNumber);
 
     public static readonly ChangeLayout Delete = new(DeleteRequest.ConditionsFieldNumber, DeleteRequest.RequestIdFieldNumber);
 
     public static readonly ChangeLayout DeleteRange = new(
-        DeleteRangeRequest.ConditionsFieldNumber, DeleteRangeRequest.RequestIdFieldNumber, DeleteRangeRequest.EndFieldNumber, Other: DeleteRangeRequest.PrefixFieldNumber, Flag: DeleteRangeRequest.AllFieldNumber);
+        DeleteRangeRequest.ConditionsFieldNumber, DeleteRangeRequest.RequestIdFieldNumber,
+        DeleteRangeRequest.EndFieldNumber, Other: DeleteRangeRequest.PrefixFieldNumber, Flag: DeleteRangeRequest.AllFieldNumber);
 
-    public static readonly ChangeLayout Increment = new(IncrementRequest.ConditionsFieldNumber, IncrementRequest.RequestIdFieldNumber, Number: IncrementRequest.ByFieldNumber);
+    public static readonly ChangeLayout Increment =
+        new(IncrementRequest.ConditionsFieldNumber, IncrementRequest.RequestIdFieldNumber, Number: IncrementRequest.ByFieldNumber);
 
-    public static readonly ChangeLayout Touch = new(TouchRequest.ConditionsFieldNumber, TouchRequest.RequestIdFieldNumber, Number: TouchRequest.TtlMsFieldNumber);
+    public static readonly ChangeLayout Touch =
+        new(TouchRequest.ConditionsFieldNumber, TouchRequest.RequestIdFieldNumber, Number: TouchRequest.TtlMsFieldNumber);
 
     public static readonly ChangeLayout SetAdd = new(SetAddRequest.ConditionsFieldNumber, SetAddRequest.RequestIdFieldNumber);
 
-    public static readonly ChangeLayout SetRemove = new(SetRemoveRequest.ConditionsFieldNumber, SetRemoveRequest.RequestIdFieldNumber, Flag: SetRemoveRequest.AllFieldNumber);
+    public static readonly ChangeLayout SetRemove =
+        new(SetRemoveRequest.ConditionsFieldNumber, SetRemoveRequest.RequestIdFieldNumber, Flag: SetRemoveRequest.AllFieldNumber);
 }

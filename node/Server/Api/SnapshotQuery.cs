@@ -37,7 +37,8 @@ internal abstract class SnapshotQuery
     public void Begin(MessageBytes answer, HostedShard shard, in OpenedRead read)
     {
         (Answer, Read, Route, Shard) = (answer, read, shard.Route, shard);
-        new WireWriter(answer.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(shard.InLineage, read.AgeUs)))).PositionField(1, shard.InLineage, read.Snapshot.Etag, read.AgeUs);
+        new WireWriter(answer.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(shard.InLineage, read.AgeUs))))
+            .PositionField(1, shard.InLineage, read.Snapshot.Etag, read.AgeUs);
     }
 
     /// <summary>Continues until a time, at least a little. True if the answer is whole, or <see cref="Refusal"/> is set.</summary>
@@ -57,5 +58,6 @@ internal abstract class SnapshotQuery
     }
 
     /// <summary>Appends a bytes field with a number below 16.</summary>
-    protected void AppendBytes(int field, ReadOnlySpan<byte> value) => new WireWriter(Answer.Append(WireWriter.BytesFieldSize(value.Length))).BytesField(field, value);
+    protected void AppendBytes(int field, ReadOnlySpan<byte> value) =>
+        new WireWriter(Answer.Append(WireWriter.BytesFieldSize(value.Length))).BytesField(field, value);
 }

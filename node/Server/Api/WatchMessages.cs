@@ -62,7 +62,9 @@ internal static class WatchMessages
         return message;
     }
 
-    /// <summary>Marks a message as one of the entries that the watch begins with, and says how far they have come, or completes them with their position.</summary>
+    /// <summary>
+    /// Marks a message as one of the entries that the watch begins with, and says how far they have come, or completes them with their position.
+    /// </summary>
     public static void MarkInitial(MessageBytes message, LineageShard shard, in EntriesSent sent)
     {
         var through = sent.Through.Span;
@@ -96,8 +98,10 @@ internal static class WatchMessages
     private static int SizeOf(in WatchEvent happened, WatchQuery query)
     {
         var isKnown = query.WithPrevious && happened.IsPreviousKnown;
-        return WireWriter.VarintFieldSize((ulong)happened.Kind) + WireWriter.VarintFieldSize((ulong)happened.Reason) + SizeOf(happened.Key.Span) + SizeOf(happened.End.Span)
-            + WireWriter.BytesFieldSize(WireWriter.EtagBytes) + SizeOf(query.KeysOnly ? default : happened.Value.Span) + SizeOf(happened.Member.Span) + (isKnown ? 2 : 0)
+        return WireWriter.VarintFieldSize((ulong)happened.Kind)
+            + WireWriter.VarintFieldSize((ulong)happened.Reason) + SizeOf(happened.Key.Span) + SizeOf(happened.End.Span)
+            + WireWriter.BytesFieldSize(
+                WireWriter.EtagBytes) + SizeOf(query.KeysOnly ? default : happened.Value.Span) + SizeOf(happened.Member.Span) + (isKnown ? 2 : 0)
             + (isKnown && happened.PreviousEtag != Etag.None ? WireWriter.BytesFieldSize(WireWriter.EtagBytes) + SizeOf(happened.PreviousValue.Span) : 0);
     }
 

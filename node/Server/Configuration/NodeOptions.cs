@@ -95,8 +95,9 @@ internal sealed record NodeOptions
     public TimeSpan StopTimeMax { get; init; } = TimeSpan.FromSeconds(3.5);
 
     /// <summary>
-    /// A quarter of what .NET says that this process may use: the memory of the machine or, in a container with a limit, three quarters of that limit, unless .NET is configured otherwise
-    /// (<c>DOTNET_GCHeapHardLimit</c>). So it is 3/16 of the limit. The system caches the data files in the rest, and several nodes may share a machine. In MiB.
+    /// A quarter of what .NET says that this process may use: the memory of the machine or, in a container with a limit, three quarters of that limit, unless
+    /// .NET is configured otherwise (<c>DOTNET_GCHeapHardLimit</c>). So it is 3/16 of the limit. The system caches the data files in the rest, and several
+    /// nodes may share a machine. In MiB.
     /// </summary>
     public static int MemoryBudgetDefault() => MemoryBudgetDefault(GC.GetGCMemoryInfo().TotalAvailableMemoryBytes);
 

@@ -18,13 +18,19 @@ internal static class NodeSettings
     /// <summary>The part of a stop's time that a node's parts need to stop.</summary>
     private static readonly TimeSpan PartsStopTime = TimeSpan.FromSeconds(2.5);
 
-    public static readonly Setting<NodeId> Node = new("node", "N", "Id of the node, from 1.", new SettingParser<NodeId>(ParseNode, SettingForms.NumberSchema(1, uint.MaxValue)));
-    public static readonly Setting<NodeId> PodName = new("pod-name", "NAME", "Instead of the id, the name of a pod of a StatefulSet: kvcluster-node-0 has the id 1.", NodeOfPod);
+    public static readonly Setting<NodeId> Node =
+        new("node", "N", "Id of the node, from 1.", new SettingParser<NodeId>(ParseNode, SettingForms.NumberSchema(1, uint.MaxValue)));
+    public static readonly Setting<NodeId> PodName =
+        new("pod-name", "NAME", "Instead of the id, the name of a pod of a StatefulSet: kvcluster-node-0 has the id 1.", NodeOfPod);
     public static readonly Setting<string> Data = new("data", "DIR", "Data directory. One process uses it at a time.", Folder) { IsRequired = true };
-    public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7401.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
-    public static readonly Setting<string> Advertise = new("advertise", "URL", "Address at which others reach this node, if it differs from listen. Required if listen is every address of the machine.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+    public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7401.", SettingForms.Url(
+        Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
+    public static readonly Setting<string> Advertise = new(
+        "advertise", "URL", "Address at which others reach this node, if it differs from listen. Required if listen is every address of the machine.",
+        SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
     public static readonly Setting<string> ListenPeers = new("listen-peers", "URL",
-        "Address for the other nodes of the cluster; by default the host of listen, 100 ports above it. Clients need not reach it.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+        "Address for the other nodes of the cluster; by default the host of listen, 100 ports above it. Clients need not reach it.",
+        SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
 
     public static readonly Setting<string> AdvertisePeers = new("advertise-peers", "URL",
         "Address at which the other nodes reach listen-peers; by default the host of advertise.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
@@ -34,56 +40,78 @@ internal static class NodeSettings
     public static readonly Setting<IReadOnlyList<string>> Coordinator = new("coordinator", "KIND=URLS",
         "All members of the coordinator: etcd=http://10.0.0.1:2379,http://10.0.0.2:2379 or etcd=https://...", Etcd) { IsRequired = true };
 
-    public static readonly Setting<string> CoordinatorCa = new("coordinator-ca", "FILE", "With https: PEM file of the authorities that signed the coordinator's certificates; by default those of the machine.", SettingForms.Path);
-    public static readonly Setting<string> CoordinatorCert = new("coordinator-cert", "FILE", "With https: PEM file of the client certificate to present.", SettingForms.Path);
+    public static readonly Setting<string> CoordinatorCa = new(
+        "coordinator-ca", "FILE", "With https: PEM file of the authorities that signed the coordinator's certificates; by default those of the machine.",
+        SettingForms.Path);
+    public static readonly Setting<string> CoordinatorCert =
+        new("coordinator-cert", "FILE", "With https: PEM file of the client certificate to present.", SettingForms.Path);
     public static readonly Setting<string> CoordinatorKey = new("coordinator-key", "FILE", "PEM file of that certificate's private key.", SettingForms.Path);
     public static readonly Setting<string> CoordinatorUser = new("coordinator-user", "NAME", "User name at the coordinator.", SettingForms.Text);
-    public static readonly Setting<string> CoordinatorPasswordFile = new("coordinator-password-file", "FILE", "File with that user's password, on one line.", SettingForms.Path);
+    public static readonly Setting<string> CoordinatorPasswordFile =
+        new("coordinator-password-file", "FILE", "File with that user's password, on one line.", SettingForms.Path);
 
     public static readonly Setting<IReadOnlyList<NodeId>> BootstrapNodes = new("bootstrap-nodes", "IDS",
-        "Ids of the first nodes: 1,2,3. Once all of them have started with empty data directories, they create the cluster, if the coordinator has none of this name. All nodes have the same value. It has no effect once there is the cluster, and may then be removed, with replicas and split-at.", NodeIds);
+        "Ids of the first nodes: 1,2,3. Once all of them have started with empty data directories, they create the cluster, if the coordinator has none of "
+        + "this name. All nodes have the same value. It has no effect once there is the cluster, and may then be removed, with replicas and "
+        + "split-at.", NodeIds);
 
-    public static readonly Setting<IReadOnlyList<NodeId>> Nodes = new("nodes", "IDS", "The ids of the cluster's nodes, separated by commas: 1,2,3", NodeIds) { IsRequired = true };
-    public static readonly Setting<int?> Replicas = new("replicas", "N", "New cluster only: replicas of each shard; by default 3, or all nodes if there are fewer.", SettingForms.OptionalNumber(1, 64));
-    public static readonly Setting<IReadOnlyList<ReadOnlyMemory<byte>>> SplitAt = new("split-at", "KEYS", "New cluster only: keys at which shards begin, separated by commas: files/,packages/", SplitKeys);
+    public static readonly Setting<IReadOnlyList<NodeId>> Nodes =
+        new("nodes", "IDS", "The ids of the cluster's nodes, separated by commas: 1,2,3", NodeIds) { IsRequired = true };
+    public static readonly Setting<int?> Replicas =
+        new("replicas", "N", "New cluster only: replicas of each shard; by default 3, or all nodes if there are fewer.", SettingForms.OptionalNumber(1, 64));
+    public static readonly Setting<IReadOnlyList<ReadOnlyMemory<byte>>> SplitAt =
+        new("split-at", "KEYS", "New cluster only: keys at which shards begin, separated by commas: files/,packages/", SplitKeys);
 
     public static readonly Setting<int> JournalRetention = new("journal-retention-mib", "MIB",
-        "Journal that each shard keeps although a checkpoint covers it, so that a follower that was away needs no snapshot.", SettingForms.Number(0, 1 << 20)) { Default = "256" };
+        "Journal that each shard keeps although a checkpoint covers it, so that a follower that was away needs no snapshot.",
+        SettingForms.Number(0, 1 << 20)) { Default = "256" };
 
     public static readonly Setting<int?> MemoryBudget = new("memory-budget-mib", "MIB",
-        "Memory that the stores of all replicas of the node may use together: changed, held and free pages, the journal's newest records and index, waiting requests; by default a quarter of the machine's memory, or 3/16 of the container's limit, of which .NET uses three quarters, and at least 128. Above half of it, writers and applying followers are slowed until checkpoints are written. Client calls have their own limit, call-memory-mib.",
+        "Memory that the stores of all replicas of the node may use together: changed, held and free pages, the journal's newest records and index, waiting "
+        + "requests; by default a quarter of the machine's memory, or 3/16 of the container's limit, of which .NET uses three quarters, and at least 128. "
+        + "Above half of it, writers and applying followers are slowed until checkpoints are written. Client calls have their own limit, call-memory-mib.",
         SettingForms.OptionalNumber(NodeOptions.MemoryBudgetMin, 1 << 24));
 
     public static readonly Setting<int> DigestInterval = new("digest-interval-minutes", "MINUTES",
         "How often a shard's leader on this node has the replicas' trees compared; 0: never.", SettingForms.Number(0, 525_600)) { Default = "60" };
 
     public static readonly Setting<int> TelemetryShards = new("telemetry-shards", "N",
-        "Number of shards of a node, those with the lowest ids, that have metrics of their own. The metrics of the node cover all shards.", SettingForms.Number(0, 100_000)) { Default = "64" };
+        "Number of shards of a node, those with the lowest ids, that have metrics of their own. The metrics of the node cover all shards.",
+        SettingForms.Number(0, 100_000)) { Default = "64" };
 
     public static readonly Setting<string> SnapshotDirectory = new("snapshot-dir", "DIR", "Directory for the snapshots.", Folder) { IsRequired = true };
 
-    public static readonly Setting<int> SnapshotsKept = new("snapshot-keep", "N", "How many snapshots are kept. When a further one is complete, the oldest is deleted.", SettingForms.Number(1, 10_000)) { Default = "28" };
+    public static readonly Setting<int> SnapshotsKept = new(
+        "snapshot-keep", "N", "How many snapshots are kept. When a further one is complete, the oldest is deleted.",
+        SettingForms.Number(1, 10_000)) { Default = "28" };
 
     public static readonly Setting<int> SnapshotInterval = new("snapshot-interval-minutes", "MINUTES",
-        "Take a snapshot whenever the newest one is this old, until the program is stopped; 0: take one and end.", SettingForms.Number(0, 525_600)) { Default = "0" };
+        "Take a snapshot whenever the newest one is this old, until the program is stopped; 0: take one and end.",
+        SettingForms.Number(0, 525_600)) { Default = "0" };
 
     /// <summary>What a node needs besides its stores and calls: the runtime, the map of the shards, frames to other nodes. In MiB.</summary>
     private const int ProgramMebibytes = 96;
 
-    private static readonly Setting[] EtcdTable = [Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster];
+    private static readonly Setting[] EtcdTable =
+        [Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster];
 
     public static readonly IReadOnlyList<Setting> RunTable =
     [
-        CommonSettings.Config, Node, PodName, Data, Listen, Advertise, ListenPeers, AdvertisePeers, CommonSettings.ServeAdmin, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, MemoryBudget, DigestInterval, TelemetryShards,
-        CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
+        CommonSettings.Config, Node, PodName, Data, Listen, Advertise, ListenPeers, AdvertisePeers,
+        CommonSettings.ServeAdmin, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, MemoryBudget, DigestInterval, TelemetryShards,
+        CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts,
+        .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
-    public static readonly IReadOnlyList<Setting> InitTable = [CommonSettings.Config, .. EtcdTable, Nodes, Replicas, SplitAt, CommonSettings.LogFormat, CommonSettings.LogLevel];
+    public static readonly IReadOnlyList<Setting> InitTable =
+        [CommonSettings.Config, .. EtcdTable, Nodes, Replicas, SplitAt, CommonSettings.LogFormat, CommonSettings.LogLevel];
 
-    public static readonly IReadOnlyList<Setting> CoordinatorTable = [CommonSettings.Config, Data, Listen, CommonSettings.AllowPlaintext, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds];
+    public static readonly IReadOnlyList<Setting> CoordinatorTable = [CommonSettings.Config, Data,
+        Listen, CommonSettings.AllowPlaintext, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds];
 
     public static readonly IReadOnlyList<Setting> SnapshotTable =
-        [CommonSettings.Config, .. EtcdTable, SnapshotDirectory, SnapshotsKept, SnapshotInterval, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.UntilStdinEnds];
+        [CommonSettings.Config,
+            .. EtcdTable, SnapshotDirectory, SnapshotsKept, SnapshotInterval, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.UntilStdinEnds];
 
     /// <summary>All settings.</summary>
     public static readonly IReadOnlyList<Setting> Known = [.. RunTable.Union(InitTable).Union(CoordinatorTable).Union(SnapshotTable)];
@@ -101,7 +129,8 @@ internal static class NodeSettings
             settings.AddMistake(Advertise, $"'{advertise}' and '{listen}', of {Listen.Name}, must both be http:// or both https://.");
         // Other nodes and clients are given this address, and each would connect to itself.
         if ((settings.Get(Advertise) ?? settings.Get(Listen)) is { } told && IsEveryAddress(told))
-            settings.AddMistake(Advertise, $"'{told}'{(settings.IsGiven(Advertise) ? "" : $", of {Listen.Name},")} is every address of this machine; give the one where others reach this node.");
+            settings.AddMistake(Advertise, $"'{told}'{(settings.IsGiven(Advertise) ? "" : $", of {Listen.Name},")} is every address of this machine; "
+                + "give the one where others reach this node.");
         CheckPeers(settings);
     }
 
@@ -117,7 +146,8 @@ internal static class NodeSettings
         if (settings.Get(AdvertisePeers) is { } told && IsEveryAddress(told))
             settings.AddMistake(AdvertisePeers, $"'{told}' is every address of this machine; give the one where other nodes reach this node.");
         if (!settings.IsGiven(ListenPeers) && new Uri(listen).Port + NodeOptions.PeerPortOffset > ushort.MaxValue)
-            settings.AddMistake(ListenPeers, $"there is no port {NodeOptions.PeerPortOffset} above that of '{listen}', of {Listen.Name}; give an address to listen on for other nodes.");
+            settings.AddMistake(ListenPeers, $"there is no port {NodeOptions.PeerPortOffset} above that of '{listen}', of {Listen.Name}; "
+                + "give an address to listen on for other nodes.");
         if (settings.IsGiven(ListenPeers))
             CommonSettings.CheckPlainText(settings, ListenPeers, "use https://, or ");
         if (settings.Get(ListenPeers) is { } peers && new Uri(peers).Port != 0 && new Uri(peers).Port == new Uri(listen).Port)
@@ -245,9 +275,11 @@ internal static class NodeSettings
         ? new NodeId(node)
         : throw new FormatException($"'{text}' is not an id; ids are numbers from 1.");
 
-    private static NodeId NodeOfPod(string text) => uint.TryParse(text.AsSpan(text.LastIndexOf('-') + 1), NumberStyles.None, CultureInfo.InvariantCulture, out var index) && index < uint.MaxValue && text.Contains('-')
-        ? new NodeId(index + 1)
-        : throw new FormatException($"'{text}' does not end with the number of a pod, as kvcluster-node-0 does.");
+    private static NodeId NodeOfPod(string text) =>
+        uint.TryParse(text.AsSpan(text.LastIndexOf('-') + 1), NumberStyles.None, CultureInfo.InvariantCulture, out var index)
+            && index < uint.MaxValue && text.Contains('-')
+            ? new NodeId(index + 1)
+            : throw new FormatException($"'{text}' does not end with the number of a pod, as kvcluster-node-0 does.");
 
     private static IReadOnlyList<string> Etcd(string text)
     {
@@ -259,9 +291,10 @@ internal static class NodeSettings
         return [.. SettingForms.List(text[kind.Length..], SettingForms.Url(scheme)).Distinct()];
     }
 
-    private static string ClusterName(string text) => text.Length is > 0 and <= 64 && text.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_' or '.')
-        ? text
-        : throw new FormatException($"'{text}': a name has 1 to 64 letters, digits, '-', '_' and '.'.");
+    private static string ClusterName(string text) =>
+        text.Length is > 0 and <= 64 && text.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_' or '.')
+            ? text
+            : throw new FormatException($"'{text}': a name has 1 to 64 letters, digits, '-', '_' and '.'.");
 
     private static IReadOnlyList<NodeId> NodeIds(string text)
     {

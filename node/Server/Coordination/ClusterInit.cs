@@ -98,14 +98,18 @@ internal static class ClusterInit
         }
     }
 
-    // An interrupted or concurrent call wrote the record. Its shard is as good as ours if it owns the same keys, and is of the lineage of the first shard. Returns that lineage.
-    private static async Task<Lineage> CheckRangeAsync(ICoordinator coordinator, string key, ShardRecord ours, bool isFirst, CancellationToken cancellationToken)
+    // An interrupted or concurrent call wrote the record. Its shard is as good as ours if it owns the same keys, and is of the lineage of the first shard.
+    // Returns that lineage.
+    private static async Task<Lineage> CheckRangeAsync(
+        ICoordinator coordinator, string key, ShardRecord ours, bool isFirst, CancellationToken cancellationToken)
     {
         var read = await coordinator.GetUntilAnsweredAsync(key, cancellationToken).ConfigureAwait(false);
         var theirs = read.Value is null ? null : RecordText.Parse<ShardRecord>(read.Value);
         var lineage = theirs is null ? Lineage.None : Lineage.Read(theirs.Lineage);
-        if (theirs is null || !theirs.Start.Equals(ours.Start) || !theirs.End.Equals(ours.End) || lineage == Lineage.None || (!isFirst && !theirs.Lineage.Equals(ours.Lineage)))
-            throw new ClusterConflictException($"The record {key} belongs to another, unfinished creation of this cluster. Repeat that one, or delete its shards.");
+        if (theirs is null || !theirs.Start.Equals(ours.Start)
+            || !theirs.End.Equals(ours.End) || lineage == Lineage.None || (!isFirst && !theirs.Lineage.Equals(ours.Lineage)))
+            throw new ClusterConflictException(
+                $"The record {key} belongs to another, unfinished creation of this cluster. Repeat that one, or delete its shards.");
         return lineage;
     }
 

@@ -1,3 +1,4 @@
+using System.Globalization;
 using KvCluster.Admin.V1;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Runtime;
@@ -6,8 +7,8 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Coordination;
 
 /// <summary>
-/// The levels in force in a cluster, and the only way to raise them (deploy/UPGRADING.md). They are in the cluster's record, so from the change of that record on
-/// no program without them starts as a node. A process uses those that were in force when it started: each of its streams was checked against them, and its
+/// The levels in force in a cluster, and the only way to raise them (deploy/UPGRADING.md). They are in the cluster's record, so from the change of that record
+/// on no program without them starts as a node. A process uses those that were in force when it started: each of its streams was checked against them, and its
 /// journal has their version. Until the nodes have been restarted, some use the levels before, which the programs of all of them support too. Any thread.
 /// </summary>
 /// <param name="coordinator">The coordinator. Its guard keeps the change from another store than the one that was read.</param>
@@ -40,7 +41,8 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
             if (raised.Equals(record))
                 return (Describe(record, record, nodes), "");
             // It does not matter which of two calls at once has written the record, because both want the same.
-            var (isSet, unset) = await coordinator.SetForOperatorAsync(keys.Cluster, revision, RecordText.Format(raised), cancellationToken).ConfigureAwait(false);
+            var (isSet, unset) = await coordinator.SetForOperatorAsync(keys.Cluster, revision, RecordText.Format(raised), cancellationToken)
+                .ConfigureAwait(false);
             if (unset is not null)
                 return (null, unset);
             if (!isSet)
@@ -52,10 +54,13 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
 
     /// <summary>Why a record is older than another one of the same cluster, judged by its levels, which never become lower; null if it is not.</summary>
     /// <param name="record">The record in the coordinator.</param>
-    /// <param name="known">The one that a node goes by. A recovery that did not hear of a raised level may rebuild the record without it, so only those of the same recovery are compared.</param>
+    /// <param name="known">The one that a node goes by. A recovery that did not hear of a raised level may rebuild the record without it, so only those of the
+    /// same recovery are compared.</param>
     public static string? WhyOlder(ClusterRecord record, ClusterRecord known) =>
-        record.ClusterId == known.ClusterId && record.Recovery == known.Recovery && (record.FormatLevel < known.FormatLevel || record.ContractLevel < known.ContractLevel)
-            ? FormattableString.Invariant($"its record of the cluster has format level {record.FormatLevel} and contract level {record.ContractLevel}, but they were raised to {known.FormatLevel} and {known.ContractLevel}, so it was restored from an older copy")
+        record.ClusterId == known.ClusterId
+            && record.Recovery == known.Recovery && (record.FormatLevel < known.FormatLevel || record.ContractLevel < known.ContractLevel)
+            ? string.Create(CultureInfo.InvariantCulture, $"its record of the cluster has format level {record.FormatLevel} and contract level "
+                + $"{record.ContractLevel}, but they were raised to {known.FormatLevel} and {known.ContractLevel}, so it was restored from an older copy")
             : null;
 
     /// <summary>The highest levels that all nodes support; those in force if no node supports more.</summary>
@@ -66,18 +71,21 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
     internal static (uint Format, uint Contract, string? Refusal) Highest(uint format, uint contract, IReadOnlyCollection<LevelsOfNode> nodes)
     {
         var known = nodes.Where(static node => node.Levels is not null).Select(static node => (Node: node, Levels: ProgramLevels.Read(node.Levels))).ToList();
-        var best = (Format: known.Select(static one => one.Levels.Format.Max).Append(format).Max(), Contract: known.Select(static one => one.Levels.Contract.Max).Append(contract).Max());
+        var best = (Format: known.Select(static one => one.Levels.Format.Max)
+            .Append(format).Max(), Contract: known.Select(static one => one.Levels.Contract.Max).Append(contract).Max());
         if (best == (format, contract))
             return (format, contract, null);
         var unknown = nodes.Where(static node => node.Levels is null).ToList();
         if (unknown.Count > 0)
             return (format, contract, $"it is not known of all nodes what they support: {string.Join("; ", unknown.Select(DescribeUnknown))}");
-        var raised = (Format: Math.Max(format, known.Min(static one => one.Levels.Format.Max)), Contract: Math.Max(contract, known.Min(static one => one.Levels.Contract.Max)));
+        var raised = (Format: Math.Max(
+            format, known.Min(static one => one.Levels.Format.Max)), Contract: Math.Max(contract, known.Min(static one => one.Levels.Contract.Max)));
         var (toFormat, toContract) = raised == (format, contract) ? best : raised;
         var lacking = known.Where(one => one.Levels.WhyNot(toFormat, toContract) is not null).Select(static one => Describe(one.Node)).ToList();
         return lacking.Count == 0
             ? (toFormat, toContract, null)
-            : (format, contract, FormattableString.Invariant($"not all nodes support format level {toFormat} and contract level {toContract}: {string.Join("; ", lacking)}. Upgrade them first"));
+            : (format, contract, string.Create(CultureInfo.InvariantCulture, $"not all nodes support format level {toFormat} and contract level {toContract}: "
+                + $"{string.Join("; ", lacking)}. Upgrade them first"));
     }
 
     // A node that is not registered and has no replica is no part of the cluster. If it returns with a program that lacks a level in force, it does not start.
@@ -86,7 +94,8 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
         var registered = Of<NodeRecord>(held, keys.Nodes).ToDictionary(static node => node.NodeId);
         var placed = Of<ShardRecord>(held, keys.Shards).SelectMany(static shard => shard.Replicas).Select(static replica => replica.NodeId);
         return [.. registered.Keys.Union(placed).Order().Select(node => registered.TryGetValue(node, out var record)
-            ? new LevelsOfNode { Node = node.Value, Version = record.Version, Levels = record.Levels, FormatInUse = record.FormatLevel, ContractInUse = record.ContractLevel }
+            ? new LevelsOfNode { Node = node.Value,
+                Version = record.Version, Levels = record.Levels, FormatInUse = record.FormatLevel, ContractInUse = record.ContractLevel }
             : new LevelsOfNode { Node = node.Value })];
     }
 
@@ -108,8 +117,11 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
         : FormattableString.Invariant($"node {node.Node} (version {OneLine.Of(node.Version)}) does not say so. Upgrade it first");
 
     private static string Describe(LevelsOfNode node) =>
-        FormattableString.Invariant($"node {node.Node} (version {OneLine.Of(node.Version)}) supports the format levels {node.Levels.Format?.Min ?? 0} to {node.Levels.Format?.Max ?? 0} and the contract levels {node.Levels.Contract?.Min ?? 0} to {node.Levels.Contract?.Max ?? 0}");
+        string.Create(CultureInfo.InvariantCulture, $"node {node.Node} (version {OneLine.Of(node.Version)}) supports the format levels "
+            + $"{node.Levels.Format?.Min ?? 0} to {node.Levels.Format?.Max ?? 0} and the contract levels {node.Levels.Contract?.Min ?? 0} to "
+            + $"{node.Levels.Contract?.Max ?? 0}");
 
-    [LoggerMessage(49, LogLevel.Warning, "An operator raised the levels in force to format level {Format} and contract level {Contract}, from {FormatBefore} and {ContractBefore}. Programs without them cannot be nodes of the cluster any more")]
+    [LoggerMessage(49, LogLevel.Warning, "An operator raised the levels in force to format level {Format} and contract level {Contract}, from {FormatBefore} "
+        + "and {ContractBefore}. Programs without them cannot be nodes of the cluster any more")]
     private static partial void Raised(ILogger log, uint format, uint contract, uint formatBefore, uint contractBefore);
 }

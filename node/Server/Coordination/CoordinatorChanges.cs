@@ -31,7 +31,9 @@ internal static class CoordinatorChanges
     {
         try
         {
-            return ((await coordinator.SetUntilSettledAsync(key, expectedRevision, value, 0, cancellationToken).ConfigureAwait(false)).Outcome == SetOutcome.Won, null);
+            return (
+                (await coordinator.SetUntilSettledAsync(key, expectedRevision, value, 0, cancellationToken).ConfigureAwait(false)).Outcome == SetOutcome.Won,
+                null);
         }
         catch (CoordinatorGuardException)
         {
@@ -48,7 +50,8 @@ internal static class CoordinatorChanges
     /// <exception cref="CoordinatorGuardException">The guard does not hold. No attempt changed anything.</exception>
     /// <exception cref="CoordinatorUnavailableException">The coordinator refused an attempt, or the guard did not hold after one without an answer.</exception>
     public static async Task<CompareAndSetResult> SetUntilSettledAsync(
-        this ICoordinator coordinator, string key, long expectedRevision, string value, long lease, CoordinatorGuard? guard, CancellationToken cancellationToken)
+        this ICoordinator coordinator,
+        string key, long expectedRevision, string value, long lease, CoordinatorGuard? guard, CancellationToken cancellationToken)
     {
         var attempts = default(SetAttempts);
         while (true)

@@ -16,7 +16,8 @@ internal sealed class CoordinatorDeniedException(string reason, Exception inner)
 internal class CoordinatorAlarmException(string reason) : Exception(reason);
 
 /// <summary>
-/// The guard of a change does not hold, so nothing was changed. Either the store was restored, replaced or rebuilt, or its levels were just raised, of which this process has not heard yet.
+/// The guard of a change does not hold, so nothing was changed. Either the store was restored, replaced or rebuilt, or its levels were just raised, of which
+/// this process has not heard yet.
 /// </summary>
 internal sealed class CoordinatorGuardException(string reason) : CoordinatorAlarmException(reason);
 
@@ -46,7 +47,8 @@ internal sealed class CoordinatorRecordException(string type, string text, Excep
 {
     private const int ShownMax = 80;
 
-    private static string Shown(string text) => string.Concat(text.Take(ShownMax).Select(letter => char.IsControl(letter) ? ' ' : letter)) + (text.Length > ShownMax ? "..." : "");
+    private static string Shown(string text) =>
+        string.Concat(text.Take(ShownMax).Select(letter => char.IsControl(letter) ? ' ' : letter)) + (text.Length > ShownMax ? "..." : "");
 }
 
 /// <summary>

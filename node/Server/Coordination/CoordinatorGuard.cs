@@ -1,9 +1,9 @@
 namespace KvCluster.Node.Coordination;
 
 /// <summary>
-/// What a compare-and-set also compares: that the cluster's record is the one that its caller goes by. So it never changes a store that was restored or rebuilt meanwhile, even
-/// if the revisions are the same by chance. It must be the guard of the time at which the expected revision was read. Or, while there is no such record, that
-/// nothing was put under a prefix since it was listed.
+/// What a compare-and-set also compares: that the cluster's record is the one that its caller goes by. So it never changes a store that was restored or rebuilt
+/// meanwhile, even if the revisions are the same by chance. It must be the guard of the time at which the expected revision was read. Or, while there is no
+/// such record, that nothing was put under a prefix since it was listed.
 /// </summary>
 /// <param name="Key">The key of the cluster's record, or that prefix.</param>
 /// <param name="Value">Its value, exactly as it was read.</param>
@@ -11,7 +11,8 @@ namespace KvCluster.Node.Coordination;
 internal sealed record CoordinatorGuard(string Key, string Value, RecoveryNumber Recovery)
 {
     /// <summary>Why an operator's change was not made whose guard does not hold.</summary>
-    public const string WhyNotChanged = "the coordinator's records are not those that this node goes by; they were rebuilt a moment ago, or are to be rebuilt. Ask again, and see kv doctor";
+    public const string WhyNotChanged =
+        "the coordinator's records are not those that this node goes by; they were rebuilt a moment ago, or are to be rebuilt. Ask again, and see kv doctor";
 
     /// <summary>
     /// Of a prefix, the revision at which it was listed. A key that was put later breaks the guard, one that was removed does not. Null: a key's value is

@@ -8,15 +8,18 @@ internal sealed class GuardedCoordinator(ICoordinator inner, Func<CoordinatorGua
     public override CoordinatorGuard? Guard => guard();
 
     /// <summary>
-    /// Reads the cluster's record after a guard did not hold. Returns the guard by it if the record changed in the same store and recovery, as when the levels are raised; otherwise null. An
-    /// expected revision that was read before is as good under that guard.
+    /// Reads the cluster's record after a guard did not hold. Returns the guard by it if the record changed in the same store and recovery, as when the levels
+    /// are raised; otherwise null. An expected revision that was read before is as good under that guard.
     /// </summary>
     public Func<CoordinatorGuard, CancellationToken, Task<CoordinatorGuard?>> Renew { get; init; } = static (_, _) => Task.FromResult<CoordinatorGuard?>(null);
 
-    /// <summary>Called if a guard does not hold that is still in force: it was not of the time before a recovery that this node has joined. Must not wait.</summary>
+    /// <summary>
+    /// Called if a guard does not hold that is still in force: it was not of the time before a recovery that this node has joined. Must not wait.
+    /// </summary>
     public Action Alarmed { get; init; } = static () => { };
 
-    public override async Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
+    public override async Task<CompareAndSetResult> CompareAndSetAsync(
+        string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
     {
         try
         {

@@ -24,7 +24,8 @@ internal interface ICoordinator : IAsyncDisposable
     /// <param name="lease">The lease whose end removes the key; 0: none.</param>
     /// <param name="guardedBy">Is compared in the same transaction; null: nothing.</param>
     /// <exception cref="CoordinatorGuardException">The guard does not hold. Nothing was changed.</exception>
-    Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken);
+    Task<CompareAndSetResult> CompareAndSetAsync(
+        string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken);
 
     /// <summary>
     /// The changes of keys with a prefix from a revision on, in order, each revision complete. Ends only with an exception. The caller must then list, and
@@ -46,7 +47,9 @@ internal interface ICoordinator : IAsyncDisposable
     /// <exception cref="CoordinatorUnavailableException">No answer.</exception>
     Task RevokeAsync(long lease, CancellationToken cancellationToken);
 
-    /// <summary>Access to the same store that compares its answers with none from before, for finding out what it is after an alarm. Disposed by the caller.</summary>
+    /// <summary>
+    /// Access to the same store that compares its answers with none from before, for finding out what it is after an alarm. Disposed by the caller.
+    /// </summary>
     ICoordinator Anew();
 
     /// <summary>From now on answers are compared with those to <paramref name="anew"/>, which <see cref="Anew"/> returned. That ends an alarm.</summary>

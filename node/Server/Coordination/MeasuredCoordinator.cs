@@ -16,11 +16,12 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
         MeasureAsync("list", Inner.ListAsync(prefix, cancellationToken));
 
     // A lost answer is not an exception here, but it does not count as answered either.
-    public override Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
-        MeasureAsync(
-            "compare_and_set",
-            Inner.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken),
-            static result => result.Outcome == SetOutcome.Unknown ? "OUTCOME_UNKNOWN" : null);
+    public override Task<CompareAndSetResult> CompareAndSetAsync(
+        string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
+            MeasureAsync(
+                "compare_and_set",
+                Inner.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken),
+                static result => result.Outcome == SetOutcome.Unknown ? "OUTCOME_UNKNOWN" : null);
 
     public override Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) =>
         MeasureAsync("grant_lease", Inner.GrantLeaseAsync(timeToLive, cancellationToken));

@@ -9,7 +9,12 @@ internal static class SnapshotTime
 
     public static string Format(DateTimeOffset taken) => taken.ToUnixTimeSeconds().ToString(CultureInfo.InvariantCulture);
 
-    /// <summary>Null if nothing is known. A value that is no time counts as nothing, because scripts of operators put it, and a mistake in one must not keep a node from its map.</summary>
+    /// <summary>
+    /// Null if nothing is known. A value that is no time counts as nothing, because scripts of operators put it, and a mistake in one must not keep a node from
+    /// its map.
+    /// </summary>
     public static DateTimeOffset? Parse(string? text) =>
-        long.TryParse(text?.Trim(), NumberStyles.None, CultureInfo.InvariantCulture, out var seconds) && seconds <= SecondsMax ? DateTimeOffset.FromUnixTimeSeconds(seconds) : null;
+        long.TryParse(text?.Trim(), NumberStyles.None, CultureInfo.InvariantCulture, out var seconds) && seconds <= SecondsMax
+            ? DateTimeOffset.FromUnixTimeSeconds(seconds)
+            : null;
 }

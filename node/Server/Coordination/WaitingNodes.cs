@@ -35,7 +35,8 @@ internal sealed class WaitingNodes
         return nodes.Length == 0
             ? null
             : $"nodes have data of a cluster of this name, of which the coordinator has lost the record: {nodes}. So no new one was created, and nothing was "
-                + "changed. Rebuild the record from the nodes: kv admin coordinator recover. If their data is not needed, stop them and move their data directories "
+                + "changed. Rebuild the record from the nodes: kv admin coordinator recover. If their data is not needed, stop them and move their data "
+                + "directories "
                 + "away, and ten seconds later a new cluster can be created; or take another name for it";
     }
 

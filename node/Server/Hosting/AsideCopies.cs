@@ -1,10 +1,10 @@
-// The copies of replicas that were set aside: aside/{shard}, and aside/{shard}-later with less than that one. They are kept for whoever wants to examine them, and
-// may have the newest data there is, so nothing here decides that one is deleted: Placement/CopyRelease.cs does, and an operator with `kv-node aside remove`,
-// from another process and while the node runs. Any thread; an exception is an IOException, and the copy stays.
+// The copies of replicas that were set aside: aside/{shard}, and aside/{shard}-later with less than that one. They are kept for whoever wants to examine them,
+// and may have the newest data there is, so nothing here decides that one is deleted: Placement/CopyRelease.cs does, and an operator with `kv-node aside
+// remove`, from another process and while the node runs. Any thread; an exception is an IOException, and the copy stays.
 //
-// A copy is deleted in steps: it is renamed to {name}.held, it is compared with what was decided about, it is renamed to {name}.released, which is durable, and then
-// its files are deleted. A crash leaves {name}.held, which gets its name again, or {name}.released, which is deleted. A copy is never left without some of its files
-// under its own name.
+// A copy is deleted in steps: it is renamed to {name}.held, it is compared with what was decided about, it is renamed to {name}.released, which is durable, and
+// then its files are deleted. A crash leaves {name}.held, which gets its name again, or {name}.released, which is deleted. A copy is never left without some of
+// its files under its own name.
 using System.Globalization;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
@@ -131,5 +131,6 @@ internal sealed class AsideCopies(IFileSystem files, string path)
         }
     }
 
-    private static long LengthOf(string directory) => new DirectoryInfo(directory).EnumerateFiles("*", SearchOption.AllDirectories).Sum(static file => file.Length);
+    private static long LengthOf(string directory) =>
+        new DirectoryInfo(directory).EnumerateFiles("*", SearchOption.AllDirectories).Sum(static file => file.Length);
 }

@@ -1,6 +1,6 @@
-// Which state of the coordinator this node goes by: the one whose cluster record has the greatest number of recoveries that it has seen (node/Server/Recovery/README.md). A
-// loop on the thread pool looks at that record, also while the coordinator is another store than before and everything else about it raises the alarm. Within a recovery the
-// record changes only when the levels in force are raised.
+// Which state of the coordinator this node goes by: the one whose cluster record has the greatest number of recoveries that it has seen
+// (node/Server/Recovery/README.md). A loop on the thread pool looks at that record, also while the coordinator is another store than before and everything else
+// about it raises the alarm. Within a recovery the record changes only when the levels in force are raised.
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
@@ -88,10 +88,12 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
         if (text is null)
             return Lost;
         var record = RecordText.Parse<ClusterRecord>(text);
-        return record.ClusterId != identity.ClusterId || Lineage.Read(record.Lineage) != identity.Lineage ? $"it has another cluster, {record.ClusterId} of lineage {Lineage.Read(record.Lineage)}"
+        return record.ClusterId != identity.ClusterId || Lineage.Read(record.Lineage) != identity.Lineage
+            ? $"it has another cluster, {record.ClusterId} of lineage {Lineage.Read(record.Lineage)}"
             : WhyOlder(record, known) is { } older ? older
             : isAnotherStore && record.Recovery == known.Recovery ? "it was restored or replaced, and its records were not rebuilt since"
-            : identity.Levels.WhyNot(record.FormatLevel, record.ContractLevel) is { } lacking ? $"{lacking} by this program (version {ProgramVersion.Full}); start the node with a version that supports it"
+            : identity.Levels.WhyNot(record.FormatLevel, record.ContractLevel) is { } lacking
+            ? $"{lacking} by this program (version {ProgramVersion.Full}); start the node with a version that supports it"
             : null;
     }
 
@@ -100,7 +102,8 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     /// <param name="known">The record that the node goes by, of the same cluster.</param>
     internal static string? WhyOlder(ClusterRecord record, ClusterRecord known) =>
         record.Recovery < known.Recovery ? $"its records are older, of recovery {record.Recovery}, and this node has joined recovery {known.Recovery}"
-        : record.Recovery == known.Recovery && record.RecoveryId != known.RecoveryId ? $"its records were rebuilt by another recovery {record.Recovery} than those that this node goes by"
+        : record.Recovery == known.Recovery && record.RecoveryId != known.RecoveryId
+        ? $"its records were rebuilt by another recovery {record.Recovery} than those that this node goes by"
         : ClusterLevels.WhyOlder(record, known);
 
     private async Task LookAsync(CancellationToken cancellationToken)
@@ -201,15 +204,18 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
         _refusals.Forget();
     }
 
-    [LoggerMessage(44, LogLevel.Critical, "ALARM: the coordinator is not followed: {Reason}. Leaders go on; see 'The coordinator's data is lost' in deploy/OPERATIONS.md")]
+    [LoggerMessage(
+        44, LogLevel.Critical, "ALARM: the coordinator is not followed: {Reason}. Leaders go on; see 'The coordinator's data is lost' in deploy/OPERATIONS.md")]
     private static partial void NotFollowed(ILogger log, string reason);
 
-    [LoggerMessage(66, LogLevel.Error, "The coordinator's record could not be kept on this node's disk, so the node goes by the one before and tries again: {Reason}")]
+    [LoggerMessage(
+        66, LogLevel.Error, "The coordinator's record could not be kept on this node's disk, so the node goes by the one before and tries again: {Reason}")]
     private static partial void NotKept(ILogger log, string reason);
 
     [LoggerMessage(45, LogLevel.Warning, "The coordinator's records were rebuilt from the nodes (recovery {Recovery}); this node goes by them from now on")]
     private static partial void GoesBy(ILogger log, ulong recovery);
 
-    [LoggerMessage(50, LogLevel.Information, "The levels in force were raised to format level {Format} and contract level {Contract}. This process uses {FormatInUse} and {ContractInUse} until it is restarted")]
+    [LoggerMessage(50, LogLevel.Information, "The levels in force were raised to format level {Format} and contract level {Contract}. "
+        + "This process uses {FormatInUse} and {ContractInUse} until it is restarted")]
     private static partial void LevelsRaised(ILogger log, uint format, uint contract, uint formatInUse, uint contractInUse);
 }

@@ -39,7 +39,8 @@ internal sealed record DirectoryStarts(NodeStarts Found, NodeStarts Put)
     {
         try
         {
-            return text.Split('\n') is [var found, var put, ""] ? new DirectoryStarts(RecordText.Parse<NodeStarts>(found), RecordText.Parse<NodeStarts>(put)) : null;
+            return text.Split('\n') is [var found, var put, ""] ? new DirectoryStarts(RecordText.Parse<NodeStarts>(found), RecordText.Parse<NodeStarts>(put))
+                : null;
         }
         catch (CoordinatorRecordException)
         {

@@ -35,13 +35,15 @@ internal static partial class HostLog
     [LoggerMessage(22, LogLevel.Information, "Shard {Shard}: no checkpoint was taken before the stop; the next start replays more of its journal: {Reason}")]
     public static partial void NotCovered(ILogger log, ShardId shard, string reason);
 
-    [LoggerMessage(23, LogLevel.Warning, "The directory '{Path}' is an old copy (its last is {Own}, but the coordinator counted {Counted}); its {Shards} replicas are set aside in '{Aside}', and new ones come from the other nodes")]
+    [LoggerMessage(23, LogLevel.Warning, "The directory '{Path}' is an old copy (its last is {Own}, but the coordinator counted {Counted}); "
+        + "its {Shards} replicas are set aside in '{Aside}', and new ones come from the other nodes")]
     public static partial void SetAsideOldCopy(ILogger log, string path, string own, string counted, int shards, string aside);
 
     [LoggerMessage(24, LogLevel.Warning, "Shard {Shard}: it is unknown whether its record was changed: {Reason}")]
     public static partial void RecordNotSet(ILogger log, ShardId shard, string reason);
 
-    [LoggerMessage(40, LogLevel.Error, "Shard {Shard}: replica {Replica:x16} is kept although the record that was read does not name it: {Reason}. If the coordinator was restored from an old copy, raise its records: kv admin coordinator recover --plan")]
+    [LoggerMessage(40, LogLevel.Error, "Shard {Shard}: replica {Replica:x16} is kept although the record that was read does not name it: {Reason}. "
+        + "If the coordinator was restored from an old copy, raise its records: kv admin coordinator recover --plan")]
     public static partial void ReplicaNotRetired(ILogger log, ShardId shard, ReplicaId replica, string reason);
 
     [LoggerMessage(41, LogLevel.Information, "The retired replica {Name} is deleted because its space is needed")]

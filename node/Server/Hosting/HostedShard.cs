@@ -42,7 +42,10 @@ internal sealed class HostedShard(
     /// <summary>It cannot serve again, and its peers have its contents. It is to be replaced by a new replica.</summary>
     public bool IsLost => isLost || Replica?.Failure is CorruptStoreException or QuarantinedException;
 
-    /// <summary>The space without which the replica cannot be created, opened or rebuilt here; null if it lacks none. The same object until the lack is met again. Any thread.</summary>
+    /// <summary>
+    /// The space without which the replica cannot be created, opened or rebuilt here; null if it lacks none. The same object until the lack is met again. Any
+    /// thread.
+    /// </summary>
     public RoomLack? LacksRoom => Replica is null ? lacksRoom : Replica.LacksRoom;
 
     /// <summary>The newest route that the replica knows.</summary>
@@ -68,6 +71,7 @@ internal sealed class HostedShard(
 
     /// <summary>The shard's entry in <c>kv status</c>.</summary>
     public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken) => Replica is null
-        ? new ReplicaStatus { Route = Route, ReplicaId = ReplicaId, Role = ReplicaStatus.Types.Role.Failed, Failure = failure, LacksSpace = lacksRoom?.Reason ?? "" }
+        ? new ReplicaStatus { Route = Route,
+            ReplicaId = ReplicaId, Role = ReplicaStatus.Types.Role.Failed, Failure = failure, LacksSpace = lacksRoom?.Reason ?? "" }
         : await Replica.Report.StatusAsync(digest, detail, cancellationToken).ConfigureAwait(false);
 }

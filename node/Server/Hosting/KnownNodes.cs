@@ -7,8 +7,8 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>
-/// Keeps the nodes of the cluster on this node's disk, as they register and leave. Who rebuilds the coordinator's records asks them, and finds old copies of their directories
-/// by their incarnations. Runs on the thread pool until disposed.
+/// Keeps the nodes of the cluster on this node's disk, as they register and leave. Who rebuilds the coordinator's records asks them, and finds old copies of
+/// their directories by their incarnations. Runs on the thread pool until disposed.
 /// </summary>
 internal sealed class KnownNodes : IAsyncDisposable
 {

@@ -1,7 +1,8 @@
-// Copies of the coordinator's records in the data directory, from which they are rebuilt when the coordinator's data is lost (node/Server/Recovery/README.md). One file a
-// record, under known/, in the coordinator's format and with a checksum, replaced by rename. Kept before a record is acted on. Any thread; callers wait for the disk under one
-// lock, which is fine for records that change only with the shards' replicas. A failure to write is a StorageIoException: this process goes on with the copy before, and on the disk
-// is that one or the new one. A crash at any point leaves one of the two, complete, and what an open has read stays.
+// Copies of the coordinator's records in the data directory, from which they are rebuilt when the coordinator's data is lost (node/Server/Recovery/README.md).
+// One file a record, under known/, in the coordinator's format and with a checksum, replaced by rename. Kept before a record is acted on. Any thread; callers
+// wait for the disk under one lock, which is fine for records that change only with the shards' replicas. A failure to write is a StorageIoException: this
+// process goes on with the copy before, and on the disk is that one or the new one. A crash at any point leaves one of the two, complete, and what an open has
+// read stays.
 using System.Globalization;
 using System.Text;
 using KvCluster.Internal.V1;
@@ -78,7 +79,9 @@ internal sealed class KnownRecords
         }
     }
 
-    /// <summary>The newest record of each shard of which the node has or had a replica. Who leads in it may be out of date, and which directories exist.</summary>
+    /// <summary>
+    /// The newest record of each shard of which the node has or had a replica. Who leads in it may be out of date, and which directories exist.
+    /// </summary>
     public IReadOnlyList<ShardRecord> Shards
     {
         get
@@ -88,7 +91,9 @@ internal sealed class KnownRecords
         }
     }
 
-    /// <summary>The recovery for which this node has reported, and which it has not joined; null if there is none. Until then it acts on no record and changes none.</summary>
+    /// <summary>
+    /// The recovery for which this node has reported, and which it has not joined; null if there is none. Until then it acts on no record and changes none.
+    /// </summary>
     public RecoveryClaim? Bound
     {
         get
@@ -101,11 +106,12 @@ internal sealed class KnownRecords
     /// <summary>Why a bound node does nothing, for people.</summary>
     public static string DescribeBound(RecoveryClaim bound) => string.Create(
         CultureInfo.InvariantCulture,
-        $"this node has reported for recovery {bound.Recovery} of the coordinator's records, which node {bound.Node} makes, and acts on no earlier record until that is complete or has been given up ({BoundTimeMax.TotalMinutes:0} minutes at most)");
+        $"this node has reported for recovery {bound.Recovery} of the coordinator's records, which node {bound.Node} makes, and acts on no earlier record "
+        + $"until that is complete or has been given up ({BoundTimeMax.TotalMinutes:0} minutes at most)");
 
     /// <summary>
-    /// Reads the copies in a data directory. A shard's or the nodes' that cannot be read counts as absent, and is written again. Without the cluster's, or the promise of
-    /// <see cref="TryBind"/>, the node might follow a coordinator that it must refuse.
+    /// Reads the copies in a data directory. A shard's or the nodes' that cannot be read counts as absent, and is written again. Without the cluster's, or the
+    /// promise of <see cref="TryBind"/>, the node might follow a coordinator that it must refuse.
     /// </summary>
     /// <param name="files">The disk.</param>
     /// <param name="directory">The data directory.</param>
@@ -136,7 +142,10 @@ internal sealed class KnownRecords
         }
     }
 
-    /// <summary>Keeps the cluster's record, unless the copy is of a later recovery. Durable when it returns. Ends the promise that was made for its recovery or an earlier one.</summary>
+    /// <summary>
+    /// Keeps the cluster's record, unless the copy is of a later recovery. Durable when it returns. Ends the promise that was made for its recovery or an
+    /// earlier one.
+    /// </summary>
     /// <exception cref="StorageIoException">It could not be written.</exception>
     public void Keep(ClusterRecord record)
     {
@@ -166,7 +175,8 @@ internal sealed class KnownRecords
 
     /// <summary>Binds this node to a recovery: from now on <see cref="TryKeep"/> refuses every record of an earlier one. Durable when it returns.</summary>
     /// <returns>Why not; null if it is bound.</returns>
-    /// <exception cref="StorageIoException">It could not be written, so this process is not bound. If it arrived nevertheless, it binds the next process for its time.</exception>
+    /// <exception cref="StorageIoException">It could not be written, so this process is not bound. If it arrived nevertheless, it binds the next process for
+    /// its time.</exception>
     public string? TryBind(RecoveryClaim claim)
     {
         lock (_gate)
@@ -223,7 +233,8 @@ internal sealed class KnownRecords
         {
             if (!_files.DirectoryExists(_path))
                 return;
-            // An earlier process may have ended between a rename and the sync of the directory. Whoever acts on what is read here must not find the copy before after a power loss.
+            // An earlier process may have ended between a rename and the sync of the directory. Whoever acts on what is read here must not find the copy before
+            // after a power loss.
             MakeDirectoryDurableLocked();
             _files.SyncDirectory(_path);
             foreach (var name in _files.List(_path))
@@ -234,16 +245,19 @@ internal sealed class KnownRecords
                     (_bound, _boundSince) = (TryParse<RecoveryClaim>(TryRead(name)) ?? throw Damaged(directory, name), _clock.GetTimestamp());
                 else if (name == NodesFile)
                     (_nodes, _areNodesDurable) = (ParseNodes(TryRead(name) ?? ""), true);
-                else if (name.StartsWith(ShardPrefix, StringComparison.Ordinal) && !name.EndsWith(DurableFile.IncomingSuffix, StringComparison.Ordinal) && TryParse<ShardRecord>(TryRead(name)) is { } record)
+                else if (name.StartsWith(ShardPrefix, StringComparison.Ordinal)
+                    && !name.EndsWith(DurableFile.IncomingSuffix, StringComparison.Ordinal) && TryParse<ShardRecord>(TryRead(name)) is { } record)
                     _shards[record.ShardId] = record;
             }
         }
     }
 
-    private static IReadOnlyList<NodeRecord> ParseNodes(string text) => [.. text.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(TryParse<NodeRecord>).OfType<NodeRecord>()];
+    private static IReadOnlyList<NodeRecord> ParseNodes(string text) =>
+        [.. text.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(TryParse<NodeRecord>).OfType<NodeRecord>()];
 
     private static DirectoryFormatException Damaged(string directory, string name) => new(
-        directory, $"its file 'known/{name}' is damaged or cannot be read, so it is not known which state of the coordinator this node must refuse. Nothing was changed. Move the directory away and start the node with an empty one; its replicas are then rebuilt from the other nodes");
+        directory, $"its file 'known/{name}' is damaged or cannot be read, so it is not known which state of the coordinator this node must refuse. "
+            + "Nothing was changed. Move the directory away and start the node with an empty one; its replicas are then rebuilt from the other nodes");
 
     // Returns the content of a file; null if it cannot be read, or is not what was written.
     private string? TryRead(string name)
@@ -267,7 +281,8 @@ internal sealed class KnownRecords
         return end >= 0 && text[..end] is var body && text[end..] == ChecksumOf(body) ? body : null;
     }
 
-    private static string ChecksumOf(string body) => string.Create(CultureInfo.InvariantCulture, $"{ChecksumPrefix}{Crc32C.Of(Encoding.UTF8.GetBytes(body)):x8}\n");
+    private static string ChecksumOf(string body) =>
+        string.Create(CultureInfo.InvariantCulture, $"{ChecksumPrefix}{Crc32C.Of(Encoding.UTF8.GetBytes(body)):x8}\n");
 
     private static T? TryParse<T>(string? text)
         where T : class, Google.Protobuf.IMessage, new()

@@ -1,8 +1,8 @@
 // A node's data directory. LOCK is held while the directory is used; `format` has the layout's version, `owner` the node, cluster and lineage, `starts` which
-// starts of the node were counted with it (DirectoryStarts); shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier one that has more, and then aside/{id}-later the
-// other (AsideCopies); retired/{id}-{replica} has replicas that left, until space is needed; known/ has copies of the coordinator's records (KnownRecords);
-// `kv doctor` writes `examined` to test the disk, and a start `.probe`. Opened, claimed and counted by one task as the node starts. Afterwards the host's loop
-// moves directories of replicas, those of different shards at once; reports and readings read it on any thread.
+// starts of the node were counted with it (DirectoryStarts); shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier
+// one that has more, and then aside/{id}-later the other (AsideCopies); retired/{id}-{replica} has replicas that left, until space is needed; known/ has copies
+// of the coordinator's records (KnownRecords); `kv doctor` writes `examined` to test the disk, and a start `.probe`. Opened, claimed and counted by one task as
+// the node starts. Afterwards the host's loop moves directories of replicas, those of different shards at once; reports and readings read it on any thread.
 using System.Globalization;
 using System.Text;
 using KvCluster.Storage.Files;
@@ -21,7 +21,9 @@ internal sealed class NodeDirectory : IAsyncDisposable
     // Where the coordinator has lost its records, and no node that has the cluster's data waits or runs, the cluster can be created anew by kv-node init, or by
     // its first nodes if the directories of all of them are empty.
     private const string AfterALoss =
-        "If the coordinator's data was lost and a second cluster was created by mistake, stop the nodes of that one and move their data directories away, delete its keys (etcdctl del --prefix /kvcluster/NAME/, with the cluster's name), start this node again, and rebuild the records: kv admin coordinator recover";
+        "If the coordinator's data was lost and a second cluster was created by mistake, stop the nodes of that one and move their data directories away, "
+        + "delete its keys (etcdctl del --prefix /kvcluster/NAME/, with the cluster's name), start this node again, and rebuild the records: "
+        + "kv admin coordinator recover";
 
     private readonly IFileSystem _files;
     private readonly string _path;
@@ -104,8 +106,10 @@ internal sealed class NodeDirectory : IAsyncDisposable
         if (owner == own)
             return;
         var (lines, ours) = (owner.Split('\n'), own.Split('\n'));
-        throw lines is [_, var cluster, _, ""] && cluster != ours[1] ? new ForeignDirectoryException(_path, $"another {cluster}, not to {clusterId}. Is it the right directory and the right coordinator? {AfterALoss}")
-            : lines is [var claimed, _, var other, ""] && claimed == ours[0] ? new ForeignDirectoryException(_path, $"another {other} of cluster {clusterId}, not to {lineage}, because the cluster's data was restored or replaced since")
+        throw lines is [_, var cluster, _, ""] && cluster != ours[1]
+            ? new ForeignDirectoryException(_path, $"another {cluster}, not to {clusterId}. Is it the right directory and the right coordinator? {AfterALoss}")
+            : lines is [var claimed, _, var other, ""] && claimed == ours[0] ? new ForeignDirectoryException(
+                _path, $"another {other} of cluster {clusterId}, not to {lineage}, because the cluster's data was restored or replaced since")
             : new ForeignDirectoryException(_path, $"{lines[0]}, not to node {node}");
     }
 
@@ -117,7 +121,10 @@ internal sealed class NodeDirectory : IAsyncDisposable
 
     /// <summary>The shards that have a directory here.</summary>
     public IReadOnlyList<ShardId> ListShards() =>
-        [.. _files.List(ShardsPath).Select(static name => (Is: uint.TryParse(name, NumberStyles.None, CultureInfo.InvariantCulture, out var shard), Shard: shard)).Where(static found => found.Is).Select(static found => new ShardId(found.Shard))];
+        [.. _files.List(ShardsPath)
+            .Select(static name => (Is: uint.TryParse(name, NumberStyles.None, CultureInfo.InvariantCulture, out var shard), Shard: shard))
+            .Where(static found => found.Is)
+            .Select(static found => new ShardId(found.Shard))];
 
     /// <summary>
     /// Moves a replica's directory aside, in place of the one set aside before it; one is kept per shard for whoever wants to examine it. If it has less

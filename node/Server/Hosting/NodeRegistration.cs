@@ -84,7 +84,8 @@ internal sealed class NodeRegistration : IAsyncDisposable
             var pause = Interval;
             try
             {
-                if (_lease == 0 || _mustRegister || _saysDraining != _draining || !await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
+                if (_lease == 0
+                    || _mustRegister || _saysDraining != _draining || !await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
                     await RegisterAsync().ConfigureAwait(false);
                 failures.Forget();
             }
@@ -113,8 +114,8 @@ internal sealed class NodeRegistration : IAsyncDisposable
         CompareAndSetResult set;
         do
         {
-            // Replaces the record of an earlier process, whose lease may still run. Also after a lost answer: the record found may be this one, but under the lease of an
-            // earlier attempt, which nobody keeps alive.
+            // Replaces the record of an earlier process, whose lease may still run. Also after a lost answer: the record found may be this one, but under the
+            // lease of an earlier attempt, which nobody keeps alive.
             var read = await _coordinator.GetAsync(_key, _stopping.Token).ConfigureAwait(false);
             set = await _coordinator.CompareAndSetAsync(_key, read.ModRevision, RecordText.Format(_record), lease, _stopping.Token).ConfigureAwait(false);
         }

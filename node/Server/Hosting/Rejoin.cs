@@ -17,7 +17,8 @@ namespace KvCluster.Node.Hosting;
 /// <param name="channelTo">Creates a connection to a node at an address; disposed by this class.</param>
 /// <param name="patience">How long to wait until the obstacles pass: another process's registration ends, the other nodes start.</param>
 /// <param name="log">Receives one line when a copy is set aside.</param>
-internal sealed class Rejoin(NodeId node, ICoordinator coordinator, CoordinatorKeys keys, Func<NodeId, string, GrpcChannel> channelTo, TimeSpan patience, ILogger log)
+internal sealed class Rejoin(
+    NodeId node, ICoordinator coordinator, CoordinatorKeys keys, Func<NodeId, string, GrpcChannel> channelTo, TimeSpan patience, ILogger log)
 {
     private const int CallsMax = 16;
 
@@ -50,7 +51,8 @@ internal sealed class Rejoin(NodeId node, ICoordinator coordinator, CoordinatorK
             return null;
         foreach (var shard in holds)
             directory.SetAside(shard);
-        HostLog.SetAsideOldCopy(log, directory.Location, DirectoryStarts.TextOf(directory.Starts.Put), DirectoryStarts.TextOf(counted), holds.Count, directory.AsidePath);
+        HostLog.SetAsideOldCopy(
+            log, directory.Location, DirectoryStarts.TextOf(directory.Starts.Put), DirectoryStarts.TextOf(counted), holds.Count, directory.AsidePath);
         return null;
     }
 
@@ -68,12 +70,15 @@ internal sealed class Rejoin(NodeId node, ICoordinator coordinator, CoordinatorK
             if (!shards.ContainsKey(shard))
                 return $"the coordinator has no record of shard {shard}, of which the directory holds a replica";
         }
-        return await WhyNeededAsync([.. shards.Values.Where(record => holds.Contains(record.ShardId) || record.Replicas.Any(replica => replica.NodeId == node))], nodes, cancellationToken)
+        return await WhyNeededAsync(
+            [.. shards.Values.Where(record => holds.Contains(record.ShardId) || record.Replicas.Any(replica => replica.NodeId == node))], nodes,
+            cancellationToken)
             .ConfigureAwait(false);
     }
 
     // A read at the leader that a majority confirms after it was sent. So a majority without this node has everything that was acknowledged.
-    private async Task<string?> WhyNeededAsync(IReadOnlyCollection<ShardRecord> shards, IReadOnlyDictionary<NodeId, NodeRecord> nodes, CancellationToken cancellationToken)
+    private async Task<string?> WhyNeededAsync(
+        IReadOnlyCollection<ShardRecord> shards, IReadOnlyDictionary<NodeId, NodeRecord> nodes, CancellationToken cancellationToken)
     {
         var channels = new Dictionary<NodeId, GrpcChannel>();
         try
@@ -93,11 +98,12 @@ internal sealed class Rejoin(NodeId node, ICoordinator coordinator, CoordinatorK
                 reads.Add((record, leader));
             }
             var reasons = new ConcurrentQueue<string>();
-            await Parallel.ForEachAsync(reads, new ParallelOptions { MaxDegreeOfParallelism = CallsMax, CancellationToken = cancellationToken }, async (read, stop) =>
-            {
-                if (reasons.IsEmpty && await WhyNotReadAsync(read.Record, channels[read.Leader], stop).ConfigureAwait(false) is { } reason)
-                    reasons.Enqueue($"shard {read.Record.ShardId} is not served by its other nodes (node {read.Leader}: {reason})");
-            }).ConfigureAwait(false);
+            await Parallel.ForEachAsync(
+                reads, new ParallelOptions { MaxDegreeOfParallelism = CallsMax, CancellationToken = cancellationToken }, async (read, stop) =>
+                {
+                    if (reasons.IsEmpty && await WhyNotReadAsync(read.Record, channels[read.Leader], stop).ConfigureAwait(false) is { } reason)
+                        reasons.Enqueue($"shard {read.Record.ShardId} is not served by its other nodes (node {read.Leader}: {reason})");
+                }).ConfigureAwait(false);
             return reasons.TryPeek(out var first) ? first : null;
         }
         catch (ArgumentException failure)
@@ -118,7 +124,8 @@ internal sealed class Rejoin(NodeId node, ICoordinator coordinator, CoordinatorK
         try
         {
             var request = new GetRequest { Key = key, Read = new ReadOptions { Mode = ReadMode.Quorum } };
-            await new Kv.KvClient(channel.Calls()).GetAsync(request, deadline: DateTime.UtcNow + CallTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+            await new Kv.KvClient(channel.Calls())
+                .GetAsync(request, deadline: DateTime.UtcNow + CallTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
             return null;
         }
         catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)
@@ -128,5 +135,6 @@ internal sealed class Rejoin(NodeId node, ICoordinator coordinator, CoordinatorK
     }
 
     private static IEnumerable<T> Parse<T>(CoordinatorList list, string prefix) where T : Google.Protobuf.IMessage<T>, new() =>
-        list.Entries.Where(entry => entry.Value is not null && CoordinatorKeys.TryParseId(entry.Key, prefix, out _)).Select(static entry => RecordText.Parse<T>(entry.Value!));
+        list.Entries.Where(entry => entry.Value is not null && CoordinatorKeys.TryParseId(entry.Key, prefix, out _)).Select(
+            static entry => RecordText.Parse<T>(entry.Value!));
 }

@@ -6,7 +6,8 @@ namespace KvCluster.Node.Hosting;
 internal sealed class ReplicaNotUsableException(string reason, bool isLost = false) : Exception(reason)
 {
     /// <summary>Of a replica that its record calls absent.</summary>
-    public const string Absent = "lost: the coordinator's records were rebuilt without this node, so nothing of its replicas counts any more. The directory is set aside, and a new replica is built from the others.";
+    public const string Absent = "lost: the coordinator's records were rebuilt without this node, so nothing of its replicas counts any more. "
+        + "The directory is set aside, and a new replica is built from the others.";
 
     public bool IsLost => isLost;
 }

@@ -148,9 +148,11 @@ internal sealed class ReplicaOpening
         if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is not { } record || ReplicaHere(record)?.ReplicaId != replicaId)
             throw new ReplicaNotUsableException("The shard's record no longer names this replica.");
         if (RecoveryNumber.Of(record) != _directory.Known.Recovery)
-            throw new CoordinatorUnavailableException($"The shard's record is of recovery {RecoveryNumber.Of(record)} of the coordinator's records, but this node goes by recovery {_directory.Known.Recovery}. Nothing was changed; it is read again.");
+            throw new CoordinatorUnavailableException($"The shard's record is of recovery {RecoveryNumber.Of(record)} of the coordinator's records, but this "
+                + $"node goes by recovery {_directory.Known.Recovery}. Nothing was changed; it is read again.");
         if (Lineage.Read(record.Lineage) != _identity.Lineage)
-            throw new ReplicaNotUsableException($"The shard's record is of lineage {Lineage.Read(record.Lineage)}, but this node's data is of {_identity.Lineage}. Nothing was changed; restart the node.");
+            throw new ReplicaNotUsableException($"The shard's record is of lineage {Lineage.Read(record.Lineage)}, but this node's data is of "
+                + $"{_identity.Lineage}. Nothing was changed; restart the node.");
         // The record is kept before the replica acts on it, which it does from its start.
         if (!_directory.Known.TryKeep(record))
             throw Bound();
@@ -166,7 +168,8 @@ internal sealed class ReplicaOpening
         if (!Directory.Exists(path))
         {
             if (here.Created)
-                throw new ReplicaNotUsableException("lost: its directory is gone. It may have made promises and acknowledged records, so it is not created again under its id.", isLost: true);
+                throw new ReplicaNotUsableException(
+                    "lost: its directory is gone. It may have made promises and acknowledged records, so it is not created again under its id.", isLost: true);
             var initial = new ControlState { ReplicaId = here.ReplicaId, Shard = record.ShardId, Generation = record.Generation, ClusterHash = _clusterHash };
             // Set before the creation, because a failure after the last rename leaves the directory behind nevertheless.
             _made[here.ReplicaId] = true;
@@ -181,7 +184,8 @@ internal sealed class ReplicaOpening
     private bool IsOfAReplicaThatLeft(ShardRecord record, long revision, string path) =>
         ControlFile.StateOf(LocalDisk.Instance, path) is not { } found
         || (found.ClusterHash == _clusterHash && found.Shard == record.ShardId
-            && new Retirement(found.Generation, found.PromisedEpoch, new RecordVersion(found.Recovery, found.CoordinatorRevision)).WhyNot(record, revision, found.ReplicaId) is null);
+            && new Retirement(found.Generation, found.PromisedEpoch, new RecordVersion(found.Recovery, found.CoordinatorRevision))
+                .WhyNot(record, revision, found.ReplicaId) is null);
 
     private async Task<(ShardRecord Record, long Revision)> MarkCreatedAsync(ShardRecord record, long revision)
     {
@@ -194,7 +198,8 @@ internal sealed class ReplicaOpening
                 throw Bound();
             if (RecoveryNumber.Of(record) != (guard?.Recovery ?? default))
                 throw new CoordinatorUnavailableException("The coordinator's records were rebuilt meanwhile; the shard's is read again.");
-            var set = await _coordinator.SetUntilSettledAsync(_keys.Shard(record.ShardId), revision, RecordText.Format(record), 0, guard, _stopping).ConfigureAwait(false);
+            var set = await _coordinator.SetUntilSettledAsync(
+                _keys.Shard(record.ShardId), revision, RecordText.Format(record), 0, guard, _stopping).ConfigureAwait(false);
             if (set.Outcome == SetOutcome.Won)
                 return (record, set.Revision);
             (record, revision) = await ReadAsync(record.ShardId, replicaId).ConfigureAwait(false);
@@ -213,7 +218,9 @@ internal sealed class ReplicaOpening
     }
 
     private CoordinatorUnavailableException Bound() =>
-        new($"The replica is not opened: {(_directory.Known.Bound is { } bound ? KnownRecords.DescribeBound(bound) : "this node was bound to a recovery until now")}. It is tried again.");
+        new("The replica is not opened: "
+            + $"{(_directory.Known.Bound is { } bound ? KnownRecords.DescribeBound(bound) : "this node was bound to a recovery until now")}. "
+            + "It is tried again.");
 
     private ReplicaRecord? ReplicaHere(ShardRecord record) => record.Replicas.FirstOrDefault(replica => replica.NodeId == _identity.Node);
 }

@@ -37,13 +37,14 @@ internal sealed class ReservedPort : IAsyncDisposable
     /// <summary>
     /// Makes a server listen on the socket that holds the port. For another endpoint, such as all addresses, that socket is closed and the endpoint bound anew.
     /// </summary>
-    public void GiveTo(WebApplicationBuilder server) => server.Services.Configure<SocketTransportOptions>(sockets => sockets.CreateBoundListenSocket = endpoint =>
-    {
-        if (endpoint.Equals(_socket.LocalEndPoint))
-            return _socket;
-        _socket.Dispose();
-        return SocketTransportOptions.CreateDefaultBoundListenSocket(endpoint);
-    });
+    public void GiveTo(WebApplicationBuilder server) =>
+        server.Services.Configure<SocketTransportOptions>(sockets => sockets.CreateBoundListenSocket = endpoint =>
+        {
+            if (endpoint.Equals(_socket.LocalEndPoint))
+                return _socket;
+            _socket.Dispose();
+            return SocketTransportOptions.CreateDefaultBoundListenSocket(endpoint);
+        });
 
     public ValueTask DisposeAsync()
     {

@@ -10,7 +10,8 @@ namespace KvCluster.Node.Hosting;
 internal readonly record struct Retirement(ulong Generation, ulong Epoch, RecordVersion Version)
 {
     /// <summary>The greater of each value.</summary>
-    public Retirement Or(Retirement other) => new(Math.Max(Generation, other.Generation), Math.Max(Epoch, other.Epoch), RecordVersion.Max(Version, other.Version));
+    public Retirement Or(Retirement other) =>
+        new(Math.Max(Generation, other.Generation), Math.Max(Epoch, other.Epoch), RecordVersion.Max(Version, other.Version));
 
     /// <summary>
     /// Why a record, read afresh, does not justify moving a replica's directory away; null if it does. It is not enough that it does not name the replica: a
@@ -23,6 +24,7 @@ internal readonly record struct Retirement(ulong Generation, ulong Epoch, Record
         record.Replicas.Any(named => named.ReplicaId == replica) ? "the record names it"
         : !record.HasRemoved(replica) ? "the record does not list it as removed"
         : record.Generation < Generation || record.Epoch < Epoch || RecordVersion.Of(record, revision) < Version
-            ? $"the record (generation {record.Generation}, epoch {record.Epoch}, revision {RecordVersion.Of(record, revision)}) is older than what was seen before ({Generation}, {Epoch}, {Version})"
+            ? $"the record (generation {record.Generation}, epoch {record.Epoch}, revision {RecordVersion.Of(record, revision)}) is older than what was seen "
+                + $"before ({Generation}, {Epoch}, {Version})"
         : null;
 }

@@ -21,7 +21,8 @@ internal static class RunningNode
     /// <param name="channelTo">Creates a connection to that node at an address.</param>
     /// <param name="cancellationToken">Cancels the requests.</param>
     /// <exception cref="CoordinatorUnavailableException">The coordinator does not answer.</exception>
-    public static async Task<string?> FindAsync(ICoordinator coordinator, string key, Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
+    public static async Task<string?> FindAsync(
+        ICoordinator coordinator, string key, Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {
         var read = await coordinator.GetAsync(key, cancellationToken).ConfigureAwait(false);
         if (read.Value is null)
@@ -33,7 +34,9 @@ internal static class RunningNode
             {
                 // For no existing shard, so that the answer waits for no replica.
                 using var channel = channelTo(record.NodeId, record.Address);
-                var answer = await new V1.Cluster.ClusterClient(channel.Calls()).GetStatusAsync(new GetStatusRequest { Shard = uint.MaxValue }, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+                var answer = await new V1.Cluster.ClusterClient(channel.Calls()).GetStatusAsync(
+                    new GetStatusRequest { Shard = uint.MaxValue }, deadline: DateTime.UtcNow + AnswerTimeMax,
+                    cancellationToken: cancellationToken).ConfigureAwait(false);
                 return answer.Nodes.Any(node => node.Node == record.Node && node.Incarnation == record.Incarnation) ? record.Address : null;
             }
             catch (Exception failure) when (failure is RpcException or ArgumentException or UriFormatException && !cancellationToken.IsCancellationRequested)

@@ -90,10 +90,11 @@ internal sealed class ShardHost : IAsyncDisposable
     public IReadOnlyList<HostedShard> All => _hosted.All;
 
     /// <summary>
-    /// Why the coordinator's records are not trusted at the moment: one that was read does not name a replica of this node and is no reason to remove it. Null if there
-    /// is no such replica. Any thread.
+    /// Why the coordinator's records are not trusted at the moment: one that was read does not name a replica of this node and is no reason to remove it. Null
+    /// if there is no such replica. Any thread.
     /// </summary>
-    public string? RecordAlarm => _notRetired.Select(static kept => $"replica {kept.Key} is kept although the record that was read does not name it: {kept.Value}").FirstOrDefault();
+    public string? RecordAlarm =>
+        _notRetired.Select(static kept => $"replica {kept.Key} is kept although the record that was read does not name it: {kept.Value}").FirstOrDefault();
 
     /// <summary>The records that name a replica of this node which is not open yet. Any thread.</summary>
     public IEnumerable<ShardRecord> Missing(ShardDirectorySnapshot snapshot)
@@ -104,12 +105,14 @@ internal sealed class ShardHost : IAsyncDisposable
 
     /// <summary>The status of replicas that are this node's and not open yet. After a start each replays its journal.</summary>
     public IEnumerable<ReplicaStatus> Opening() =>
-        Missing(_map.Snapshot).Select(record => new ReplicaStatus { Route = ShardDirectorySnapshot.RouteOf(record), Replica = ReplicaHere(record)!.Replica, Role = ReplicaStatus.Types.Role.Opening });
+        Missing(_map.Snapshot).Select(record => new ReplicaStatus { Route = ShardDirectorySnapshot.RouteOf(
+            record), Replica = ReplicaHere(record)!.Replica, Role = ReplicaStatus.Types.Role.Opening });
 
     /// <summary>
     /// The entries of shards in <c>kv status</c>. Digests are computed one at a time, for all callers together, because each reads a whole tree.
     /// </summary>
-    public async Task<IReadOnlyList<ReplicaStatus>> StatusAsync(IReadOnlyCollection<HostedShard> asked, bool digest, bool detail, CancellationToken cancellationToken)
+    public async Task<IReadOnlyList<ReplicaStatus>> StatusAsync(
+        IReadOnlyCollection<HostedShard> asked, bool digest, bool detail, CancellationToken cancellationToken)
     {
         if (!digest)
             return await Task.WhenAll(asked.Select(shard => shard.StatusAsync(digest, detail, cancellationToken))).ConfigureAwait(false);
@@ -175,7 +178,8 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>Before a stop, writes checkpoints where the next start would have much to replay, as far as time allows. None of them is necessary.</summary>
     public async Task CoverAsync(CancellationToken cancellationToken)
     {
-        foreach (var covered in All.Where(shard => shard.Replica is { HasMuchToReplay: true }).Select(shard => (shard.Shard, Task: shard.Replica!.CheckpointAsync())).ToList())
+        foreach (var covered in All.Where(shard => shard.Replica is { HasMuchToReplay: true })
+            .Select(shard => (shard.Shard, Task: shard.Replica!.CheckpointAsync())).ToList())
         {
             try
             {
@@ -251,7 +255,8 @@ internal sealed class ShardHost : IAsyncDisposable
                 continue;
             if (shard.Replica.Failure is not null && snapshot.OwnRoutes.ContainsKey(shard.Shard))
                 _map.Forget(shard.Shard);
-            if (TryKeep(entry.Record) && (!seen.Records.TryGetValue(shard.Shard, out var before) || RecordVersion.Of(before.Record, before.Revision) != RecordVersion.Of(entry.Record, entry.Revision)))
+            if (TryKeep(entry.Record) && (!seen.Records.TryGetValue(shard.Shard, out var before)
+                || RecordVersion.Of(before.Record, before.Revision) != RecordVersion.Of(entry.Record, entry.Revision)))
                 shard.Replica.Mailbox.RecordChanged(entry.Record, entry.Revision);
         }
     }
@@ -290,7 +295,8 @@ internal sealed class ShardHost : IAsyncDisposable
             {
                 var seen = await SeenAsync(shard).ConfigureAwait(false);
                 var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard.Shard), _stopping.Token).ConfigureAwait(false);
-                if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is var record && (RecoveryNumber.Of(record) != _directory.Known.Recovery || record.Replicas.Any(replica => replica.ReplicaId == shard.ReplicaId)))
+                if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is var record
+                    && (RecoveryNumber.Of(record) != _directory.Known.Recovery || record.Replicas.Any(replica => replica.ReplicaId == shard.ReplicaId)))
                     continue;
                 if (seen.WhyNot(record, read.ModRevision, shard.ReplicaId) is { } reason)
                     TellNotRetired(shard, reason);
@@ -354,7 +360,8 @@ internal sealed class ShardHost : IAsyncDisposable
         HostLog.ReplicaRetired(_log, shard.Shard, shard.ReplicaId, wasLost ? "set aside" : "kept until its space is needed");
     }
 
-    // The records were rebuilt without this node, which runs all the same. It is opened again, which finds that it is lost, and a new replica is built in its place.
+    // The records were rebuilt without this node, which runs all the same. It is opened again, which finds that it is lost, and a new replica is built in its
+    // place.
     private async Task GiveUpAsync(HostedShard shard)
     {
         await shard.Replica!.DisposeAsync().ConfigureAwait(false);

@@ -24,7 +24,8 @@ internal sealed class ShardReadiness(ShardDirectory map, ShardHost shards)
         null => $"shard {shard.Shard}: its replica failed: {shard.Failure}",
         { Failure: { } failure } => $"shard {shard.Shard}: its replica failed: {failure.Message}",
         { Reads.AgeUs: null } => $"shard {shard.Shard}: it has not heard from a leader",
-        { Reads.AgeUs: { } ageUs } when ageUs > AgeMax.TotalMicroseconds => $"shard {shard.Shard}: its data is {ageUs / 1_000_000} s old; there is no leader, or the replica lags behind",
+        { Reads.AgeUs: { } ageUs } when ageUs > AgeMax.TotalMicroseconds =>
+            $"shard {shard.Shard}: its data is {ageUs / 1_000_000} s old; there is no leader, or the replica lags behind",
         _ => null,
     };
 }

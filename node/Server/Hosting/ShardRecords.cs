@@ -8,8 +8,8 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>
-/// Access to the shards' records in the coordinator. Called on writer executors, which never wait here; answers on the thread pool. What a replica is told is on this
-/// node's disk first, because it may act on it.
+/// Access to the shards' records in the coordinator. Called on writer executors, which never wait here; answers on the thread pool. What a replica is told is
+/// on this node's disk first, because it may act on it.
 /// </summary>
 internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys keys, KnownRecords known, ILogger log) : IShardRecords
 {
@@ -60,8 +60,10 @@ internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys key
             var guard = coordinator.Guard;
             answer = RecoveryNumber.Of(record) != (guard?.Recovery ?? default) || known.Bound is not null
                 ? new CompareAndSetResult(SetOutcome.Lost, 0)
-                : await coordinator.CompareAndSetAsync(keys.Shard(shard), expectedRevision, RecordText.Format(record), 0, guard, CancellationToken.None).ConfigureAwait(false);
-            // Since it was sent, this node may have reported that the record before it is the newest that it knows. Then the recovery decides what became of this one.
+                : await coordinator.CompareAndSetAsync(
+                    keys.Shard(shard), expectedRevision, RecordText.Format(record), 0, guard, CancellationToken.None).ConfigureAwait(false);
+            // Since it was sent, this node may have reported that the record before it is the newest that it knows. Then the recovery decides what became of
+            // this one.
             if (answer.Outcome == SetOutcome.Won && !known.TryKeep(record))
                 throw Unusable();
         }
@@ -80,7 +82,8 @@ internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys key
         done(answer);
     }
 
-    private CoordinatorUnavailableException Unusable() => new($"The record is not used: {(known.Bound is { } bound ? KnownRecords.DescribeBound(bound) : "this node was bound to a recovery until now")}.");
+    private CoordinatorUnavailableException Unusable() =>
+        new($"The record is not used: {(known.Bound is { } bound ? KnownRecords.DescribeBound(bound) : "this node was bound to a recovery until now")}.");
 
     private bool MaySay(ShardId shard, Exception failure) =>
         failure is CoordinatorUnavailableException ? _outages.MaySay(failure.Message) : _failures.MaySay(shard, failure.Message);

@@ -17,8 +17,8 @@ namespace KvCluster.Node.Hosting;
 internal sealed class ShardThreads : IAsyncDisposable
 {
     /// <summary>
-    /// Writers, and as many threads for checkpoints: enough for the disks of two cores. A shard's id binds it to one of each; its journal has a lane on each journal
-    /// thread, of which there are as many as <see cref="StoreOptions.JournalWrites"/>.
+    /// Writers, and as many threads for checkpoints: enough for the disks of two cores. A shard's id binds it to one of each; its journal has a lane on each
+    /// journal thread, of which there are as many as <see cref="StoreOptions.JournalWrites"/>.
     /// </summary>
     private const int Writers = 2;
 

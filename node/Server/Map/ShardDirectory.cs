@@ -47,7 +47,9 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
 
     public ShardDirectorySnapshot Snapshot => _snapshot;
 
-    /// <summary>When the coordinator's data was last saved, according to the coordinator; null if it knows of no snapshot. While it is away, what it said last.</summary>
+    /// <summary>
+    /// When the coordinator's data was last saved, according to the coordinator; null if it knows of no snapshot. While it is away, what it said last.
+    /// </summary>
     public DateTimeOffset? CoordinatorSavedAt => SnapshotTime.Parse(_coordinatorSaved);
 
     /// <summary>The snapshot, once there was a first list.</summary>
@@ -63,10 +65,12 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     }
 
     /// <summary>Adds what a replica here knows of its shard's leader. Any thread.</summary>
-    public void Fold(ShardRoute route) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.SetItem(route.ShardId, route), snapshot.Nodes, snapshot.Revision));
+    public void Fold(ShardRoute route) =>
+        Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.SetItem(route.ShardId, route), snapshot.Nodes, snapshot.Revision));
 
     /// <summary>Removes what a replica here knew, because it has stopped and no longer updates it. Any thread.</summary>
-    public void Forget(ShardId shard) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.Remove(shard), snapshot.Nodes, snapshot.Revision));
+    public void Forget(ShardId shard) =>
+        Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.Remove(shard), snapshot.Nodes, snapshot.Revision));
 
     public async ValueTask DisposeAsync()
     {
@@ -113,13 +117,15 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     private void TakeList(CoordinatorList list)
     {
         if (list.Entries.All(entry => entry.Key != _keys.Cluster))
-            throw new CoordinatorUnavailableException("The coordinator has no record of the cluster; its data is lost. See 'The coordinator's data is lost' in deploy/OPERATIONS.md.");
+            throw new CoordinatorUnavailableException(
+                "The coordinator has no record of the cluster; its data is lost. See 'The coordinator's data is lost' in deploy/OPERATIONS.md.");
         _coordinatorSaved = list.Entries.FirstOrDefault(entry => entry.Key == _keys.Snapshot).Value;
         var records = list.Entries.Select(ParseShard).OfType<(ShardRecord Record, long Revision)>().ToImmutableDictionary(entry => entry.Record.ShardId);
         var nodes = list.Entries.Select(ParseNode).OfType<NodeRecord>().ToList();
         var registered = nodes.Select(node => node.NodeId).ToHashSet();
         Replace(snapshot => new ShardDirectorySnapshot(
-            records, snapshot.OwnRoutes, snapshot.Nodes.RemoveRange(snapshot.Nodes.Keys.Where(node => !registered.Contains(node) && HasLeft(node, records))).SetItems(nodes.Select(KeyValue)), Math.Max(snapshot.Revision, PlaceOf(list.Revision))));
+            records, snapshot.OwnRoutes, snapshot.Nodes.RemoveRange(snapshot.Nodes.Keys.Where(node => !registered.Contains(node) && HasLeft(node, records)))
+                .SetItems(nodes.Select(KeyValue)), Math.Max(snapshot.Revision, PlaceOf(list.Revision))));
     }
 
     // Orders maps across recoveries, after which the coordinator's revisions begin anew. Nobody has 2^40 changes of records.
@@ -163,7 +169,8 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
         var record = RecordText.Parse<ShardRecord>(change.Value);
         return RecoveryNumber.Of(record) == _recovery()
             ? (record, change.ModRevision)
-            : throw new CoordinatorUnavailableException($"The record {change.Key} is of recovery {RecoveryNumber.Of(record)} of the coordinator's records, but this node goes by recovery {_recovery()}.");
+            : throw new CoordinatorUnavailableException($"The record {change.Key} is of recovery {RecoveryNumber.Of(record)} of the coordinator's records, but "
+                + $"this node goes by recovery {_recovery()}.");
     }
 
     private NodeRecord? ParseNode(CoordinatorChange change) =>

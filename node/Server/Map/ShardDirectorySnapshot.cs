@@ -10,7 +10,8 @@ internal sealed class ShardDirectorySnapshot
 {
     /// <summary>The snapshot before the first list.</summary>
     public static readonly ShardDirectorySnapshot Empty = new(
-        ImmutableDictionary<ShardId, (ShardRecord, long)>.Empty, ImmutableDictionary<ShardId, ShardRoute>.Empty, ImmutableDictionary<NodeId, NodeRecord>.Empty, revision: 0);
+        ImmutableDictionary<ShardId, (ShardRecord, long)>.Empty,
+        ImmutableDictionary<ShardId, ShardRoute>.Empty, ImmutableDictionary<NodeId, NodeRecord>.Empty, revision: 0);
 
     private readonly TaskCompletionSource _replaced = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
@@ -24,7 +25,8 @@ internal sealed class ShardDirectorySnapshot
         Records = records;
         OwnRoutes = ownRoutes;
         Nodes = nodes;
-        Routes = [.. records.Values.Select(entry => Fold(RouteOf(entry.Record), ownRoutes.GetValueOrDefault(entry.Record.ShardId))).OrderBy(route => route.Start.Memory, KeyOrder)];
+        Routes = [.. records.Values.Select(entry => Fold(RouteOf(entry.Record), ownRoutes.GetValueOrDefault(entry.Record.ShardId))).OrderBy(
+            route => route.Start.Memory, KeyOrder)];
     }
 
     /// <summary>The shards' records with their mod revisions.</summary>
@@ -76,7 +78,8 @@ internal sealed class ShardDirectorySnapshot
     }
 
     /// <summary>The node that leads a shard, as far as is known; null if there is no leader or its node is not known.</summary>
-    public NodeRecord? LeaderOf(ShardId shard) => Routes.FirstOrDefault(route => route.ShardId == shard) is { } route ? Nodes.GetValueOrDefault(route.LeaderId) : null;
+    public NodeRecord? LeaderOf(ShardId shard) =>
+        Routes.FirstOrDefault(route => route.ShardId == shard) is { } route ? Nodes.GetValueOrDefault(route.LeaderId) : null;
 
     /// <summary>The whole snapshot, as the first message of a map stream.</summary>
     public ShardMap Describe(NodeIdentity identity)
@@ -96,7 +99,8 @@ internal sealed class ShardDirectorySnapshot
         var known = older.Routes.ToDictionary(route => route.ShardId);
         var changes = WithoutContent(identity);
         changes.Shards.AddRange(Routes.Where(route => !known.TryGetValue(route.ShardId, out var before) || !before.Equals(route)));
-        changes.Nodes.AddRange(Nodes.Values.Where(node => !older.Nodes.TryGetValue(node.NodeId, out var before) || !AddressOf(before).Equals(AddressOf(node))).Select(AddressOf));
+        changes.Nodes.AddRange(
+            Nodes.Values.Where(node => !older.Nodes.TryGetValue(node.NodeId, out var before) || !AddressOf(before).Equals(AddressOf(node))).Select(AddressOf));
         return changes;
     }
 

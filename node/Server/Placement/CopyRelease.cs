@@ -1,25 +1,29 @@
 // Deletes copies of replicas that were set aside, when a replica of this node cannot be rebuilt because its disk lacks space (F54). A damaged replica stays in
-// aside/{shard} while its successor is built from the peers, so a rebuild takes the shard's space twice. Where that is not there, the copy gives way; but the copy
-// may have the newest data there is, so it does only when it is certain that nobody can miss it.
+// aside/{shard} while its successor is built from the peers, so a rebuild takes the shard's space twice. Where that is not there, the copy gives way; but the
+// copy may have the newest data there is, so it does only when it is certain that nobody can miss it.
 //
 // Who decides: the node that has the copy, from what all the others say. It decides anew for each copy, and only while a replica here lacks space.
 //
 //   1. The copy's newest record is read from its journal, prepared records included (CopyExtent). If it cannot be determined, the copy stays.
-//   2. The copy is of this cluster and lineage. The shard's record, read afresh from the coordinator, lists its replica as removed, and is not older than what the
+//   2. The copy is of this cluster and lineage. The shard's record, read afresh from the coordinator, lists its replica as removed, and is not older than what
+//      the
 //      replica had seen (CopyRules.WhyKept).
-//   3. The nodes of all voters are asked. If one of them, or this one, does not trust the coordinator (its revision went backwards, F11; a record was read that is
+//   3. The nodes of all voters are asked. If one of them, or this one, does not trust the coordinator (its revision went backwards, F11; a record was read that
+//      is
 //      older than a replica here, F41), the copy stays. One that does not answer counts for nothing, unless it leads the shard.
-//   4. The shard's leader confirms by a round of heartbeats, sent after the question, that it leads, so that what it has committed is on a majority of the voters.
+//   4. The shard's leader confirms by a round of heartbeats, sent after the question, that it leads, so that what it has committed is on a majority of the
+//      voters.
 //      The copy's replica is none of them. That reaches to the copy's newest record or beyond, the leader's record is the coordinator's, and a comparison of
 //      digests in the leader's epoch has found the trees of a majority equal there or later (CopyRules.WhyNotHeld). So a majority has everything that was ever
 //      committed of what the copy has, and the rest of the copy can never be committed any more: whoever leads next leads from a journal at least as new.
 //
-// Both facts last, so nothing is held while the copy is deleted: what is committed stays committed, and a removed replica is never named again. In what order things
-// become durable, and what a crash leaves, is in AsideCopies: a copy is deleted only after its new name, which says that this was decided, is durable. A crash before
-// that decides anew. One copy is deleted at a time, those of the shards that lack space first; the next one only if space is found to be lacking again.
+// Both facts last, so nothing is held while the copy is deleted: what is committed stays committed, and a removed replica is never named again. In what order
+// things become durable, and what a crash leaves, is in AsideCopies: a copy is deleted only after its new name, which says that this was decided, is durable. A
+// crash before that decides anew. One copy is deleted at a time, those of the shards that lack space first; the next one only if space is found to be lacking
+// again.
 //
-// While a replica lacks space its disk counts as full (kvcluster.node.replicas.impaired), an alarm says what can be freed and why this node does not, and the leader
-// offers the snapshot again every few seconds. An operator may delete any copy with `kv-node aside remove`, also while the node runs.
+// While a replica lacks space its disk counts as full (kvcluster.node.replicas.impaired), an alarm says what can be freed and why this node does not, and the
+// leader offers the snapshot again every few seconds. An operator may delete any copy with `kv-node aside remove`, also while the node runs.
 using System.Collections.Concurrent;
 using System.Globalization;
 using Grpc.Core;
@@ -83,7 +87,8 @@ internal sealed class CopyRelease : IAsyncDisposable
     /// <param name="metrics">Counts alarms.</param>
     /// <param name="log">Receives one line per decision.</param>
     public CopyRelease(
-        NodeIdentity identity, NodeDirectory directory, ShardDirectory map, ShardHost shards, PeerTransport peers, CopyWitness witness, ICoordinator coordinator, NodeMetrics metrics, ILogger log)
+        NodeIdentity identity, NodeDirectory directory,
+        ShardDirectory map, ShardHost shards, PeerTransport peers, CopyWitness witness, ICoordinator coordinator, NodeMetrics metrics, ILogger log)
     {
         _identity = identity;
         _copies = directory.Aside;
@@ -180,7 +185,8 @@ internal sealed class CopyRelease : IAsyncDisposable
         var bytes = AsideCopies.BytesOf(copy);
         // Said before it is done: after a crash in between nobody else could tell why the copy is gone.
         PlacementLog.CopyReleased(
-            _log, copy.Shard, copy.Name, bytes, extent.Replica, EtagText.Of(extent.Newest!.Value), EtagText.Of(testimony.Committed), testimony.Epoch, EtagText.Of(testimony.Compared));
+            _log, copy.Shard, copy.Name,
+            bytes, extent.Replica, EtagText.Of(extent.Newest!.Value), EtagText.Of(testimony.Committed), testimony.Epoch, EtagText.Of(testimony.Compared));
         return _copies.TryRelease(copy, extent.Replica);
     }
 
@@ -214,7 +220,8 @@ internal sealed class CopyRelease : IAsyncDisposable
         if (leader.IsNone)
             return ("its shard has no leader", null);
         var nodes = record.Replicas.Where(static voter => !voter.Learner).Select(static voter => voter.NodeId).Append(leader).Distinct().ToList();
-        var answers = await Task.WhenAll(nodes.Select(async node => (Node: node, Said: await AskAsync(node, record.ShardId, replica, newest, stop).ConfigureAwait(false)))).ConfigureAwait(false);
+        var answers = await Task.WhenAll(nodes.Select(
+            async node => (Node: node, Said: await AskAsync(node, record.ShardId, replica, newest, stop).ConfigureAwait(false)))).ConfigureAwait(false);
         foreach (var (node, said) in answers)
         {
             if (said.Alarm is { } alarm)
@@ -234,15 +241,19 @@ internal sealed class CopyRelease : IAsyncDisposable
         {
             using var channel = _peers.ChannelTo(node, there.PeerAddress);
             var request = new HoldsCopyRequest { Node = _identity.Node.Value, Shard = shard.Value, Replica = replica.Value, Newest = newest.ToWire() };
-            var answer = await new Internal.V1.Placement.PlacementClient(channel.Calls()).HoldsCopyAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: stop).ConfigureAwait(false);
+            var answer = await new Internal.V1.Placement.PlacementClient(channel.Calls())
+                .HoldsCopyAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: stop).ConfigureAwait(false);
             var refusal = answer.Holds == HoldsCopyResponse.Types.Holds.All ? null
                 : answer.Refusal.Length > 0 ? answer.Refusal
                 : $"node {node}, which leads its shard, does not say that a majority has all of it";
-            return new CopyTestimony(answer.Alarm.Length == 0 ? null : answer.Alarm, refusal) { Epoch = answer.Epoch, Committed = answer.Committed.FromWire(), Compared = answer.Compared.FromWire() };
+            return new CopyTestimony(
+                answer.Alarm.Length == 0 ? null : answer.Alarm,
+                refusal) { Epoch = answer.Epoch, Committed = answer.Committed.FromWire(), Compared = answer.Compared.FromWire() };
         }
         catch (Exception failure) when (failure is RpcException or ArgumentException or UriFormatException && !stop.IsCancellationRequested)
         {
-            return new CopyTestimony(null, $"node {node}, which leads its shard, does not answer: {(failure is RpcException { Status.Detail: var detail } ? detail : failure.Message)}");
+            return new CopyTestimony(null, $"node {node}, which leads its shard, does not answer: "
+                + $"{(failure is RpcException { Status.Detail: var detail } ? detail : failure.Message)}");
         }
     }
 
@@ -267,5 +278,6 @@ internal sealed class CopyRelease : IAsyncDisposable
     }
 
     private string Advice(AsideCopy copy, long bytes, string kept) => string.Create(
-        CultureInfo.InvariantCulture, $"'{copy.Path}' ({bytes / 1e6:N0} MB) with `kv-node aside remove {_dataDirectory} {copy.Name}`, which this node keeps because {(kept.Length == 0 ? "it has not judged it yet" : kept)}");
+        CultureInfo.InvariantCulture, $"'{copy.Path}' ({bytes / 1e6:N0} MB) with `kv-node aside remove {_dataDirectory} {copy.Name}`, which this node keeps "
+            + $"because {(kept.Length == 0 ? "it has not judged it yet" : kept)}");
 }

@@ -31,7 +31,8 @@ internal static class CopyRules
         if (Lineage.Read(record.Lineage) != node.Lineage)
             return "the shard's record is of another lineage than this node's data";
         // The record also must not be older than what the replica had seen, as that of a coordinator restored from a backup would be (F41).
-        return new Retirement(control.Generation, control.PromisedEpoch, new RecordVersion(control.Recovery, control.CoordinatorRevision)).WhyNot(record, revision, copy.Replica);
+        return new Retirement(control.Generation, control.PromisedEpoch, new RecordVersion(control.Recovery, control.CoordinatorRevision))
+            .WhyNot(record, revision, copy.Replica);
     }
 
     /// <summary>Why the shard's leader cannot say that a majority has everything that is in the copy of a removed replica; null if it can.</summary>
@@ -39,14 +40,16 @@ internal static class CopyRules
     /// <param name="record">The shard's record, read afresh.</param>
     /// <param name="copy">The replica whose copy it is.</param>
     /// <param name="newest">The copy's newest record.</param>
-    /// <param name="confirmed">What was committed when a majority had answered a round of heartbeats that was sent after the question; null if there was none.</param>
+    /// <param name="confirmed">What was committed when a majority had answered a round of heartbeats that was sent after the question; null if there was
+    /// none.</param>
     public static string? WhyNotHeld(LeaderView view, ShardRecord record, ReplicaId copy, Etag newest, Etag? confirmed)
     {
         if (confirmed is not { } committed)
             return "the shard's leader was not confirmed by a majority";
         // The leader's record is never newer than the coordinator's, unless that was restored from a backup.
         if (view.Record.Generation != record.Generation || view.Epoch != record.Epoch)
-            return $"the coordinator's record of the shard (generation {record.Generation}, epoch {record.Epoch}) is not the one that its leader has ({view.Record.Generation}, {view.Epoch})";
+            return $"the coordinator's record of the shard (generation {record.Generation}, epoch {record.Epoch}) is not the one that its leader has "
+                + $"({view.Record.Generation}, {view.Epoch})";
         if (view.Record.Replicas.Any(replica => replica.ReplicaId == copy))
             return "the shard's record names its replica";
         if (committed < newest)
@@ -60,10 +63,12 @@ internal static class CopyRules
     public static string? WhyNotCompared(LeaderView view, Etag newest)
     {
         if (view.DigestsAgree is not { } agreed || agreed.Etag < newest)
-            return $"since the shard's leader was elected, its voters' trees were not found equal at {EtagText.Of(newest)} or later; they are compared soon, unless comparisons are switched off (digest-interval-minutes)";
+            return $"since the shard's leader was elected, its voters' trees were not found equal at {EtagText.Of(newest)} or later; "
+                + "they are compared soon, unless comparisons are switched off (digest-interval-minutes)";
         var voters = view.Record.Replicas.Where(static replica => !replica.Learner).Select(static replica => replica.ReplicaId).ToList();
         return voters.Count(voter => agreed.Voters.Contains(voter)) * 2 > voters.Count
             ? null
-            : "the voters whose trees were found equal are no majority of the present ones; they are compared again soon, unless comparisons are switched off (digest-interval-minutes)";
+            : "the voters whose trees were found equal are no majority of the present ones; they are compared again soon, unless comparisons are switched off "
+                + "(digest-interval-minutes)";
     }
 }

@@ -1,5 +1,5 @@
-// What a node says about a copy that another node, or it itself, has set aside and wants to delete (CopyRelease). Thread pool only; whatever cannot be found out is a
-// refusal and not an exception.
+// What a node says about a copy that another node, or it itself, has set aside and wants to delete (CopyRelease). Thread pool only; whatever cannot be found
+// out is a refusal and not an exception.
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;

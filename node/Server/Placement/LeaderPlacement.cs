@@ -72,7 +72,8 @@ internal sealed class LeaderPlacement : IAsyncDisposable
             return (toNode, new OrderResult(true, "it already leads"));
         var candidates = await CandidatesAsync(shard).ConfigureAwait(false);
         if (candidates.Where(candidate => toNode.IsNone || candidate.Node == toNode).MaxBy(candidate => candidate.Acknowledged) is not { } target)
-            return (toNode, new OrderResult(false, toNode.IsNone ? "no other voter with a healthy disk follows closely" : $"node {toNode} has no voter of the shard that follows closely with a healthy disk"));
+            return (toNode, new OrderResult(false, toNode.IsNone ? "no other voter with a healthy disk follows closely"
+                : $"node {toNode} has no voter of the shard that follows closely with a healthy disk"));
         var result = await shard.Replica!.Orders.TransferAsync(target.Replica).ConfigureAwait(false);
         return (target.Node, result);
     }
@@ -95,14 +96,15 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         {
             kept.Clear();
             var before = givenAway;
-            await Parallel.ForEachAsync(Led(), new ParallelOptions { MaxDegreeOfParallelism = TransfersMax, CancellationToken = cancellationToken }, async (shard, _) =>
-            {
-                var result = await GiveAwayAsync(shard).ConfigureAwait(false);
-                if (result.Done)
-                    Interlocked.Increment(ref givenAway);
-                else
-                    kept[shard.Shard] = result.Reason;
-            }).ConfigureAwait(false);
+            await Parallel.ForEachAsync(
+                Led(), new ParallelOptions { MaxDegreeOfParallelism = TransfersMax, CancellationToken = cancellationToken }, async (shard, _) =>
+                {
+                    var result = await GiveAwayAsync(shard).ConfigureAwait(false);
+                    if (result.Done)
+                        Interlocked.Increment(ref givenAway);
+                    else
+                        kept[shard.Shard] = result.Reason;
+                }).ConfigureAwait(false);
             if (givenAway > before)
                 moved = _clock.GetTimestamp();
             if (!Led().Any() || (givenAway == before && _clock.GetElapsedTime(moved) >= patience))

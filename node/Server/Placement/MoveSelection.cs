@@ -16,7 +16,8 @@ internal static class MoveSelection
     /// </summary>
     /// <param name="records">The records of all shards.</param>
     /// <param name="present">Nodes that can take a replica now.</param>
-    /// <param name="gone">Nodes that were away for so long that a learner there is given up. Voters there stay until an operator says that the node leaves.</param>
+    /// <param name="gone">Nodes that were away for so long that a learner there is given up. Voters there stay until an operator says that the node
+    /// leaves.</param>
     /// <param name="leaving">Nodes that should have no replica.</param>
     /// <param name="replicationFactor">Number of voters of a complete shard.</param>
     /// <returns>Empty if every replica is where it should be, or nothing can be done.</returns>
@@ -37,7 +38,8 @@ internal static class MoveSelection
     public static bool IsRepair(ReplicaMove move, ShardRecord record, int replicationFactor) =>
         (move.FromNode.IsNone || move.ToNode.IsNone) && Voters(record).Count() < replicationFactor;
 
-    private static IEnumerable<ReplicaMove> Found(IEnumerable<ShardRecord> records, Func<ShardRecord, ReplicaMove?> find) => records.Select(find).OfType<ReplicaMove>();
+    private static IEnumerable<ReplicaMove> Found(IEnumerable<ShardRecord> records, Func<ShardRecord, ReplicaMove?> find) =>
+        records.Select(find).OfType<ReplicaMove>();
 
     // A rebuild that was interrupted between its two steps, or its learner whose node is gone for good.
     private static ReplicaMove? Repair(ShardRecord record, IReadOnlySet<NodeId> gone, List<NodeId> takers)
@@ -59,7 +61,8 @@ internal static class MoveSelection
         return present.Contains(learner.NodeId) ? new ReplicaMove(record.ShardId, from, learner.NodeId, "the shard already has a learner there") : null;
     }
 
-    private static ReplicaMove Removal(ShardRecord record, ReplicaRecord learner) => new(record.ShardId, learner.NodeId, NodeId.None, $"the learner on node {learner.NodeId} will not become a voter");
+    private static ReplicaMove Removal(ShardRecord record, ReplicaRecord learner) =>
+        new(record.ShardId, learner.NodeId, NodeId.None, $"the learner on node {learner.NodeId} will not become a voter");
 
     private static ReplicaMove? Departure(ShardRecord record, IReadOnlySet<NodeId> leaving, List<NodeId> takers)
     {

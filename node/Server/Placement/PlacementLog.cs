@@ -38,8 +38,10 @@ internal static partial class PlacementLog
     [LoggerMessage(63, LogLevel.Error, "Shard {Shard}: its replica on this node cannot be rebuilt, and is tried again every few seconds: {Reason}. {Advice}")]
     public static partial void RebuildLacksRoom(ILogger log, ShardId shard, string reason, string advice);
 
-    [LoggerMessage(64, LogLevel.Warning, "Shard {Shard}: the copy '{Name}' that was set aside ({Bytes} bytes, replica {Replica}) is deleted because its space is needed. Its newest record is {Newest}; a majority without it has committed {Committed} in epoch {Epoch}, with equal trees at {Compared}")]
-    public static partial void CopyReleased(ILogger log, ShardId shard, string name, long bytes, ReplicaId replica, string newest, string committed, ulong epoch, string compared);
+    [LoggerMessage(64, LogLevel.Warning, "Shard {Shard}: the copy '{Name}' that was set aside ({Bytes} bytes, replica {Replica}) is deleted because its space "
+        + "is needed. Its newest record is {Newest}; a majority without it has committed {Committed} in epoch {Epoch}, with equal trees at {Compared}")]
+    public static partial void CopyReleased(
+        ILogger log, ShardId shard, string name, long bytes, ReplicaId replica, string newest, string committed, ulong epoch, string compared);
 
     [LoggerMessage(65, LogLevel.Warning, "What is left of copies that were set aside could not be removed; this is tried again: {Reason}")]
     public static partial void CopiesNotTidied(ILogger log, string reason);

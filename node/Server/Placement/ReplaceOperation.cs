@@ -58,7 +58,8 @@ internal sealed class ReplaceOperation(OperationId id, Replacement request, Node
         {
             var state = new ClusterOperation
             {
-                Id = Id.ToString(), Kind = OperationKind.Replace, Shard = Request.Shard.Value, State = _state, Reason = _reason, Progress = _progress, Node = node.Value, StartedUs = _startedUs,
+                Id = Id.ToString(), Kind = OperationKind.Replace,
+                Shard = Request.Shard.Value, State = _state, Reason = _reason, Progress = _progress, Node = node.Value, StartedUs = _startedUs,
             };
             if (!Request.From.IsNone)
                 state.FromNode = Request.From.Value;
@@ -90,7 +91,8 @@ internal sealed class ReplaceOperation(OperationId id, Replacement request, Node
         var missing = view.Committed.Change > learner.Acknowledged.Change ? view.Committed.Change - learner.Acknowledged.Change : 0;
         var total = (ulong)learner.SnapshotBytes;
         (ulong, ulong)? bytes = total == 0 ? null : (Math.Min((ulong)learner.SnapshotStored, total), total);
-        var progress = total > 0 && learner.SnapshotStored >= learner.SnapshotBytes ? $"the new replica verifies what it received: {learner.SnapshotVerified} bytes"
+        var progress = total > 0 && learner.SnapshotStored >= learner.SnapshotBytes
+            ? $"the new replica verifies what it received: {learner.SnapshotVerified} bytes"
             : total > 0 ? "the new replica receives the shard's data"
             : $"the new replica catches up; {missing} changes are missing";
         lock (_lock)

@@ -1,5 +1,6 @@
-// The operations that this node executes as the leader of their shards: replacements of replicas for operators, for other nodes, and those that an earlier leader began. An operation runs until it has
-// ended, whoever waits for it. A learner's record names its operation, so that the next leader resumes it. Thread pool only.
+// The operations that this node executes as the leader of their shards: replacements of replicas for operators, for other nodes, and those that an earlier
+// leader began. An operation runs until it has ended, whoever waits for it. A learner's record names its operation, so that the next leader resumes it. Thread
+// pool only.
 using System.Security.Cryptography;
 using KvCluster.Admin.V1;
 using KvCluster.Node.Hosting;
@@ -140,7 +141,8 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     {
         try
         {
-            var result = await _replacement.ReplaceAsync(shard, operation.Request, operation.Id.Number, operation.Tell, operation.Cancelled).ConfigureAwait(false);
+            var result = await _replacement.ReplaceAsync(shard, operation.Request, operation.Id.Number, operation.Tell, operation.Cancelled)
+                .ConfigureAwait(false);
             // The next leader goes on.
             if (!result.Done && !shard.Replica!.IsServing)
                 Leave(operation, shard);
@@ -171,7 +173,9 @@ internal sealed class ReplaceOperations : IAsyncDisposable
         try
         {
             var removed = await _replacement.RemoveLearnerOfAsync(shard, operation.Id.Number, _stopping.Token).ConfigureAwait(false);
-            operation.End(removed.Done ? OperationState.Cancelled : OperationState.Failed, removed.Done ? "" : $"it was cancelled, but its learner was not removed: {removed.Reason}");
+            operation.End(
+                removed.Done ? OperationState.Cancelled : OperationState.Failed,
+                removed.Done ? "" : $"it was cancelled, but its learner was not removed: {removed.Reason}");
         }
         catch (OperationCanceledException)
         {

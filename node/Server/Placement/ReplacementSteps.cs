@@ -58,19 +58,23 @@ internal sealed class ReplacementSteps
     /// <summary>Why no learner may be added now; null if one may.</summary>
     /// <param name="removed">Orphans that were removed.</param>
     public string? WhyNoLearner(IReadOnlyCollection<ReplicaId> removed) =>
-        _old is null && Replicas.FirstOrDefault(replica => replica.Learner && !removed.Contains(replica.ReplicaId)) is { } other ? $"the learner on node {other.Node} is to become a voter there" : null;
+        _old is null && Replicas.FirstOrDefault(replica => replica.Learner && !removed.Contains(replica.ReplicaId)) is { } other
+            ? $"the learner on node {other.Node} is to become a voter there"
+            : null;
 
     /// <summary>The change that adds the new replica and removes a lost one.</summary>
     /// <param name="learner">An id never used before.</param>
     /// <param name="operation">The operation that it is a step of, for whoever leads next; 0: none.</param>
-    public ReplicaChange Add(ReplicaId learner, ulong operation = 0) => new ReplicaChange.AddLearner(learner, _toNode, Lost, operation, _old?.NodeId ?? NodeId.None);
+    public ReplicaChange Add(ReplicaId learner, ulong operation = 0) =>
+        new ReplicaChange.AddLearner(learner, _toNode, Lost, operation, _old?.NodeId ?? NodeId.None);
 
     /// <summary>The replacement that a learner of a record is a step of, for a new leader that resumes it.</summary>
     public static Replacement Resumed(ShardId shard, ReplicaRecord learner) =>
         new(shard, learner.ReplacesNode == 0 ? learner.NodeId : new NodeId(learner.ReplacesNode), learner.NodeId);
 
     /// <summary>The change that makes the learner a voter, once it has caught up.</summary>
-    public ReplicaChange Last(ReplicaId learner) => _old is null ? new ReplicaChange.Promote(learner, _replicationFactor) : new ReplicaChange.Swap(_old.ReplicaId, learner);
+    public ReplicaChange Last(ReplicaId learner) =>
+        _old is null ? new ReplicaChange.Promote(learner, _replicationFactor) : new ReplicaChange.Swap(_old.ReplicaId, learner);
 
     /// <summary>The result of a replacement if the record already decides it; null if it has to be tried.</summary>
     /// <param name="record">The shard's record.</param>
@@ -85,13 +89,16 @@ internal sealed class ReplacementSteps
             return there is { Learner: true } ? null : new OrderResult(false, $"node {from} has no learner of the shard");
         if (!request.Lost.IsNone && there is { Learner: false } && there.ReplicaId != request.Lost)
             return new OrderResult(true, "another replica already votes in its place");
-        if (there is null && last is { } done && (done.From, done.To) == (from, to) && record.Replicas.Any(replica => replica.ReplicaId == done.Replica && !replica.Learner))
+        if (there is null
+            && last is { } done && (done.From, done.To) == (from, to) && record.Replicas.Any(replica => replica.ReplicaId == done.Replica && !replica.Learner))
             return new OrderResult(true, "another call already did it");
         var lost = LostOf(there, request);
         var voters = record.Replicas.Count(replica => !replica.Learner && replica.ReplicaId != lost);
         if (lost.IsNone && there is not { Learner: false } && (voters >= replicationFactor || (!from.IsNone && from != to)))
             return new OrderResult(false, $"node {from} has no voter of the shard");
-        return record.Replicas.Any(replica => replica.NodeId == to && !replica.Learner && replica.ReplicaId != lost) ? new OrderResult(false, $"node {to} already has a replica of the shard") : null;
+        return record.Replicas.Any(replica => replica.NodeId == to && !replica.Learner && replica.ReplicaId != lost)
+            ? new OrderResult(false, $"node {to} already has a replica of the shard")
+            : null;
     }
 
     /// <summary>The request that a node makes to its shard's leader because of its own replica; null: none.</summary>
@@ -120,7 +127,8 @@ internal sealed class ReplacementSteps
 
     // A lost replica counts for nothing, so removing it first does not reduce safety, and a node has one replica of a shard at a time.
     private static ReplicaId LostOf(ReplicaRecord? there, Replacement request) =>
-        request.From == request.To && there is not null && (request.Lost.IsNone ? !there.Learner : request.Lost == there.ReplicaId) ? there.ReplicaId : ReplicaId.None;
+        request.From == request.To && there is not null && (request.Lost.IsNone ? !there.Learner : request.Lost == there.ReplicaId) ? there.ReplicaId
+            : ReplicaId.None;
 
     /// <summary>Watches one learner catch up. Not thread-safe.</summary>
     /// <param name="learner">The learner's id.</param>

@@ -96,7 +96,8 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
                 return (null, $"only {staying} nodes would remain, but every shard has {_replicationFactor} replicas");
             if (changed.Equals(record))
                 return (Describe(changed, known), "");
-            var (isSet, unset) = await _coordinator.SetForOperatorAsync(_keys.Placement, revision, RecordText.Format(changed), cancellationToken).ConfigureAwait(false);
+            var (isSet, unset) =
+                await _coordinator.SetForOperatorAsync(_keys.Placement, revision, RecordText.Format(changed), cancellationToken).ConfigureAwait(false);
             if (unset is not null)
                 return (null, unset);
             if (isSet)
@@ -126,7 +127,8 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     private PlaceResponse Describe(PlacementRecord record, IReadOnlySet<NodeId> known)
     {
         var replicas = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).CountBy(replica => replica.NodeId).ToDictionary();
-        return new PlaceResponse { Paused = record.Paused, Leaving = { record.LeavingIds.Where(known.Contains).Select(node => new LeavingNode { NodeId = node, Replicas = (uint)replicas.GetValueOrDefault(node) }) } };
+        return new PlaceResponse { Paused = record.Paused, Leaving = { record.LeavingIds.Where(known.Contains).Select(
+            node => new LeavingNode { NodeId = node, Replicas = (uint)replicas.GetValueOrDefault(node) }) } };
     }
 
     // Nodes that are registered or have a replica. A node that left and has none is not part of the cluster any more.
@@ -208,7 +210,8 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         if (placement.Paused)
             moves = moves.Where(move => MoveSelection.IsRepair(move, snapshot.Records[move.Shard].Record, _replicationFactor));
         _failed.RemoveAll(failed => _clock.GetElapsedTime(failed.At) >= PassedOverTime);
-        return moves.FirstOrDefault(move => !_failed.Exists(failed => failed.Move.Shard == move.Shard || (!move.ToNode.IsNone && failed.Move.ToNode == move.ToNode)))
+        return moves.FirstOrDefault(
+            move => !_failed.Exists(failed => failed.Move.Shard == move.Shard || (!move.ToNode.IsNone && failed.Move.ToNode == move.ToNode)))
             ?? moves.FirstOrDefault();
     }
 
@@ -258,7 +261,8 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         _told = (move.Shard, move.FromNode, move.ToNode);
         try
         {
-            await ReplicaReplacement.AskAsync(_peers, _identity.Node, leader, new Replacement(move.Shard, move.FromNode, move.ToNode), stop).ConfigureAwait(false);
+            await ReplicaReplacement.AskAsync(_peers, _identity.Node, leader, new Replacement(move.Shard, move.FromNode, move.ToNode), stop)
+                .ConfigureAwait(false);
             if (move is { FromNode.IsNone: false, ToNode.IsNone: false })
                 PlacementLog.Moved(_log, move.Shard, move.FromNode, move.ToNode);
             _failures.Forget();

@@ -62,7 +62,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <param name="clock">For the patience.</param>
     /// <param name="log">Receives one line per step.</param>
     public ReplicaReplacement(
-        NodeIdentity identity, int replicationFactor, TimeSpan patience, ShardDirectory map, ShardHost shards, StayingVoters voters, PeerTransport peers, TimeProvider clock, ILogger log)
+        NodeIdentity identity, int replicationFactor,
+        TimeSpan patience, ShardDirectory map, ShardHost shards, StayingVoters voters, PeerTransport peers, TimeProvider clock, ILogger log)
     {
         _voters = voters;
         _patience = patience;
@@ -82,7 +83,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <param name="operation">The number of the operation, for the shard's record.</param>
     /// <param name="progress">Called while the new replica catches up, with its id and the leader's view.</param>
     /// <param name="cancellationToken">Stops waiting. What was done is in the shard's record.</param>
-    public async Task<OrderResult> ReplaceAsync(HostedShard shard, Replacement request, ulong operation, Action<ReplicaId, LeaderView> progress, CancellationToken cancellationToken)
+    public async Task<OrderResult> ReplaceAsync(
+        HostedShard shard, Replacement request, ulong operation, Action<ReplicaId, LeaderView> progress, CancellationToken cancellationToken)
     {
         if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
             return NotDone("this replica stopped");
@@ -131,7 +133,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             _replaced[shard.Shard] = (from, to, learner);
             return new OrderResult(true, "");
         }
-        return caughtUp ? ended : NotDone($"the new replica on node {to} is gone, or made no progress for {_patience.TotalSeconds:0} s{(ended.Done ? " and was removed" : "")}");
+        return caughtUp ? ended
+            : NotDone($"the new replica on node {to} is gone, or made no progress for {_patience.TotalSeconds:0} s{(ended.Done ? " and was removed" : "")}");
     }
 
     /// <summary>The result of a replacement if it is decided before anything is changed; null if it has to be tried.</summary>
@@ -144,7 +147,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     public async Task<OrderResult> RemoveLearnerOfAsync(HostedShard shard, ulong operation, CancellationToken cancellationToken)
     {
         var learner = (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(replica => replica.Learner && replica.Operation == operation);
-        return learner is null ? new OrderResult(true, "") : await RemoveLearnerAsync(shard, learner.NodeId, learner.ReplicaId, force: false, cancellationToken).ConfigureAwait(false);
+        return learner is null ? new OrderResult(true, "")
+            : await RemoveLearnerAsync(shard, learner.NodeId, learner.ReplicaId, force: false, cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>The replica that an operation has added, by the shard's record; null if there is none.</summary>
@@ -208,7 +212,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     public static async Task AskAsync(PeerTransport peers, NodeId asking, NodeRecord leader, Replacement request, CancellationToken cancellationToken)
     {
         using var channel = peers.ChannelTo(leader.NodeId, leader.PeerAddress);
-        await new Internal.V1.Placement.PlacementClient(channel.Calls()).ReplaceReplicaAsync(ToMessage(asking, request), deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: cancellationToken)
+        await new Internal.V1.Placement.PlacementClient(channel.Calls())
+            .ReplaceReplicaAsync(ToMessage(asking, request), deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: cancellationToken)
             .ConfigureAwait(false);
     }
 
@@ -241,7 +246,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         await turn.WaitAsync(cancellationToken).ConfigureAwait(false);
         try
         {
-            if (isLearner && (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(replica => replica.ReplicaId == change.Leaves) is { Learner: false })
+            if (isLearner && (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(
+                replica => replica.ReplicaId == change.Leaves) is { Learner: false })
                 return NotDone($"replica {change.Leaves} is now a voter");
             if (await _voters.TryBeginAsync(shard, change, force).ConfigureAwait(false) is { } reason)
                 return NotDone(reason);
@@ -264,7 +270,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private bool IsAway(NodeId node) => node != _identity.Node && _peers.SessionOf(node) == 0;
 
     // Waits until a learner has caught up. False if its node is gone, or it made no progress for too long.
-    private async Task<bool> CatchesUpAsync(HostedShard shard, ReplicaId learner, NodeId node, Action<ReplicaId, LeaderView> progress, CancellationToken cancellationToken)
+    private async Task<bool> CatchesUpAsync(
+        HostedShard shard, ReplicaId learner, NodeId node, Action<ReplicaId, LeaderView> progress, CancellationToken cancellationToken)
     {
         var catchUp = new ReplacementSteps.CatchUp(learner, _patience, Now());
         for (var away = 0; away < AwayPollsMax; away = IsAway(node) ? away + 1 : 0)

@@ -46,7 +46,8 @@ internal sealed class StayingMajority(NodeId node, Func<NodeId, bool> isConnecte
                 // The replica stays in the record and counts there, so the others must be a majority of the set that includes it.
                 var follow = CountClose(view, voters, leaving, joins, countsDraining: false);
                 if (voters.Contains(leaving) && follow * 2 <= voters.Count)
-                    return $"of {voters.Count} voters{(joins.IsNone ? "" : ", including the one being added,")} only {follow} others follow closely and remain, which is not a majority";
+                    return $"of {voters.Count} voters{(joins.IsNone ? "" : ", including the one being added,")} only {follow} others follow closely and "
+                        + "remain, which is not a majority";
             }
 
             if (keptTime > TimeSpan.Zero)
@@ -94,7 +95,8 @@ internal sealed class StayingMajority(NodeId node, Func<NodeId, bool> isConnecte
     private List<(HashSet<ReplicaId> Voters, ReplicaId Joins)> SetsOf(LeaderView view)
     {
         var changes = _underWay.GetValueOrDefault(view.Record.ShardId) ?? [];
-        return [(VotersOf(view.Record), ReplicaId.None), .. changes.Where(begun => begun.Epoch == view.Epoch).Select(begun => (VotersOf(view.Record, begun.Change), begun.Change.Joins))];
+        return [(VotersOf(view.Record), ReplicaId.None), .. changes.Where(begun => begun.Epoch == view.Epoch)
+            .Select(begun => (VotersOf(view.Record, begun.Change), begun.Change.Joins))];
     }
 
     private static HashSet<ReplicaId> VotersOf(ShardRecord record, ReplicaChange change)
@@ -106,7 +108,8 @@ internal sealed class StayingMajority(NodeId node, Func<NodeId, bool> isConnecte
         return voters;
     }
 
-    private static HashSet<ReplicaId> VotersOf(ShardRecord record) => [.. record.Replicas.Where(static replica => !replica.Learner).Select(static replica => replica.ReplicaId)];
+    private static HashSet<ReplicaId> VotersOf(ShardRecord record) =>
+        [.. record.Replicas.Where(static replica => !replica.Learner).Select(static replica => replica.ReplicaId)];
 
     // Counts the leader unless it leaves, the followers that are close, and the joining learner, which has caught up. A node that drains is about to stop. This
     // is not FollowerView.FollowsClosely: a voter on a slow machine may be behind, and its shard has a majority with it nevertheless.

@@ -30,7 +30,9 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
     /// <summary>Shards named in one request; more are asked in several. Bounds the message to about 60 KB.</summary>
     public const int ShardsMax = 10_000;
 
-    /// <summary>A leader answers from memory. One that does not answer within this time is considered gone, so that an operator has an answer within five seconds.</summary>
+    /// <summary>
+    /// A leader answers from memory. One that does not answer within this time is considered gone, so that an operator has an answer within five seconds.
+    /// </summary>
     private static readonly TimeSpan AnswerTimeMax = TimeSpan.FromSeconds(3);
 
     private readonly StayingMajority _majority = new(
@@ -92,8 +94,10 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
         try
         {
             using var channel = peers.ChannelTo(leader, there.PeerAddress);
-            var request = new MayStopRequest { NodeId = identity.Node, KeptMs = (uint)keptTime.TotalMilliseconds, Shards = { asked.Select(static shard => shard.Value) } };
-            var answer = await new Internal.V1.Placement.PlacementClient(channel.Calls()).MayStopAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+            var request = new MayStopRequest { NodeId = identity.Node,
+                KeptMs = (uint)keptTime.TotalMilliseconds, Shards = { asked.Select(static shard => shard.Value) } };
+            var answer = await new Internal.V1.Placement.PlacementClient(channel.Calls())
+                .MayStopAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
             var verdicts = answer.Verdicts.ToDictionary(static verdict => verdict.ShardId);
             return asked.Select(shard => verdicts.TryGetValue(shard, out var verdict)
                 ? new Verdict(shard, verdict.Epoch, verdict.Stop == MayStopVerdict.Types.Stop.May ? null : verdict.Refusal)

@@ -1,5 +1,6 @@
-// Rebuilds the coordinator's records: asks the nodes, plans, and puts the records in an order in which an end at any point is harmless (README.md). Called by an operator's call,
-// on the thread pool, on one node; it needs nothing of that node but its way to the coordinator and to the others. Nothing is kept between two calls.
+// Rebuilds the coordinator's records: asks the nodes, plans, and puts the records in an order in which an end at any point is harmless (README.md). Called by
+// an operator's call, on the thread pool, on one node; it needs nothing of that node but its way to the coordinator and to the others. Nothing is kept between
+// two calls.
 using System.Security.Cryptography;
 using Grpc.Core;
 using Grpc.Net.Client;
@@ -22,7 +23,9 @@ namespace KvCluster.Node.Recovery;
 /// <param name="channelTo">Creates a connection to a node at an address; disposed by this class.</param>
 /// <param name="clock">The boot clock.</param>
 /// <param name="log">Receives a line when records are put.</param>
-internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coordinator, CoordinatorKeys keys, Func<RecoveryClaim?, CancellationToken, Task<NodeReport>> ownReport, Action<RecoveryClaim> ownRelease, Func<NodeId, string, GrpcChannel> channelTo, TimeProvider clock, ILogger log)
+internal sealed partial class CoordinatorRecovery(
+    NodeId node, ICoordinator coordinator, CoordinatorKeys keys, Func<RecoveryClaim?, CancellationToken, Task<NodeReport>> ownReport,
+    Action<RecoveryClaim> ownRelease, Func<NodeId, string, GrpcChannel> channelTo, TimeProvider clock, ILogger log)
 {
     private const int AttemptsMax = 3;
 
@@ -33,8 +36,8 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
     private static readonly TimeSpan AnswerTimeMax = TimeSpan.FromSeconds(8);
 
     /// <summary>
-    /// From before the first node is bound until the cluster's record is put, or nothing more is put. It goes on without its caller, but not for ever: the coordinator may have gone again. Much less
-    /// than the time for which nodes stay bound (<see cref="KnownRecords.BoundTimeMax"/>).
+    /// From before the first node is bound until the cluster's record is put, or nothing more is put. It goes on without its caller, but not for ever: the
+    /// coordinator may have gone again. Much less than the time for which nodes stay bound (<see cref="KnownRecords.BoundTimeMax"/>).
     /// </summary>
     private static readonly TimeSpan CompleteTimeMax = TimeSpan.FromMinutes(3);
 
@@ -71,7 +74,8 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
         }
     }
 
-    private async Task<RecoverResponse> ExecuteAsync(ICoordinator store, RecoveryFindings findings, CoordinatorList held, RecoveryClaim claim, CancellationToken cancellationToken)
+    private async Task<RecoverResponse> ExecuteAsync(
+        ICoordinator store, RecoveryFindings findings, CoordinatorList held, RecoveryClaim claim, CancellationToken cancellationToken)
     {
         var guard = new CoordinatorGuard(keys.Recovery, RecordText.Format(claim), default);
         var claimed = await store.SetUntilSettledAsync(guard.Key, RevisionOf(held, guard.Key), guard.Value, 0, cancellationToken).ConfigureAwait(false);
@@ -96,7 +100,8 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
             response.Applied = true;
             return response;
         }
-        catch (Exception failure) when (!isOpen && failure is CoordinatorUnavailableException or CoordinatorAlarmException or OperationCanceledException or RpcException or StorageIoException)
+        catch (Exception failure) when (!isOpen
+            && failure is CoordinatorUnavailableException or CoordinatorAlarmException or OperationCanceledException or RpcException or StorageIoException)
         {
             throw new RecoveryEndedException(WhyEnded(failure));
         }
@@ -118,17 +123,22 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
             HeldCluster = cluster.Value is null ? null : RecordText.Parse<ClusterRecord>(cluster.Value),
             HeldClusterText = cluster.Value ?? "",
             HeldClusterRevision = cluster.ModRevision,
-            HeldClaim = held.Entries.Where(entry => entry.Key == keys.Recovery).Select(static entry => RecordText.Parse<RecoveryClaim>(entry.Value!)).SingleOrDefault(),
-            HeldShards = [.. held.Entries.Where(entry => CoordinatorKeys.TryParseId(entry.Key, keys.Shards, out _)).Select(static entry => RecordText.Parse<ShardRecord>(entry.Value!))],
-            HeldStarts = held.Entries.Where(entry => entry.Key.StartsWith(keys.Nodes, StringComparison.Ordinal) && entry.Key.EndsWith(CoordinatorKeys.StartsSuffix, StringComparison.Ordinal))
-                .Select(entry => (IsId: CoordinatorKeys.TryParseId(entry.Key[..^CoordinatorKeys.StartsSuffix.Length], keys.Nodes, out var id), Node: new NodeId(id), Starts: entry.Value!))
+            HeldClaim = held.Entries.Where(entry => entry.Key == keys.Recovery)
+                .Select(static entry => RecordText.Parse<RecoveryClaim>(entry.Value!)).SingleOrDefault(),
+            HeldShards = [.. held.Entries.Where(entry => CoordinatorKeys.TryParseId(entry.Key, keys.Shards, out _)).Select(
+                static entry => RecordText.Parse<ShardRecord>(entry.Value!))],
+            HeldStarts = held.Entries.Where(entry => entry.Key.StartsWith(keys.Nodes, StringComparison.Ordinal)
+                && entry.Key.EndsWith(CoordinatorKeys.StartsSuffix, StringComparison.Ordinal))
+                .Select(entry => (IsId: CoordinatorKeys.TryParseId(
+                    entry.Key[..^CoordinatorKeys.StartsSuffix.Length], keys.Nodes, out var id), Node: new NodeId(id), Starts: entry.Value!))
                 .Where(static entry => entry.IsId).ToDictionary(static entry => entry.Node, static entry => RecordText.Parse<NodeStarts>(entry.Starts)),
         };
     }
 
-    // Whoever answers may name further nodes, until all that are named have been asked. With a claim each is bound to the recovery before it answers. Whoever was asked, and so may be
-    // bound even if no answer came, is in `asked` with its address.
-    private async Task<RecoveryFindings> AskAsync(RecoveryFindings found, RecoveryClaim? claim, Dictionary<NodeId, string> asked, CancellationToken cancellationToken)
+    // Whoever answers may name further nodes, until all that are named have been asked. With a claim each is bound to the recovery before it answers. Whoever
+    // was asked, and so may be bound even if no answer came, is in `asked` with its address.
+    private async Task<RecoveryFindings> AskAsync(
+        RecoveryFindings found, RecoveryClaim? claim, Dictionary<NodeId, string> asked, CancellationToken cancellationToken)
     {
         asked[node] = "";
         var reports = new List<NodeReport> { await ownReport(claim, cancellationToken).ConfigureAwait(false) };
@@ -145,7 +155,8 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
                 if (address is not null)
                     asked[other] = address;
             }
-            foreach (var (other, report, error) in await Task.WhenAll(next.Select(one => AskAsync(one.Node, one.Address, claim, cancellationToken))).ConfigureAwait(false))
+            foreach (var (other, report, error) in await Task.WhenAll(next.Select(
+                one => AskAsync(one.Node, one.Address, claim, cancellationToken))).ConfigureAwait(false))
             {
                 if (report is not null)
                     reports.Add(report);
@@ -156,9 +167,11 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
     }
 
     private static string? AddressOf(NodeId other, List<NodeReport> reports) =>
-        reports.SelectMany(static report => report.Nodes).Where(known => known.NodeId == other && known.PeerAddress.Length > 0).MaxBy(static known => known.Incarnation)?.PeerAddress;
+        reports.SelectMany(static report => report.Nodes).Where(known => known.NodeId == other && known.PeerAddress.Length > 0).MaxBy(
+            static known => known.Incarnation)?.PeerAddress;
 
-    private async Task<(NodeId Node, NodeReport? Report, string Error)> AskAsync(NodeId other, string? address, RecoveryClaim? claim, CancellationToken cancellationToken)
+    private async Task<(NodeId Node, NodeReport? Report, string Error)> AskAsync(
+        NodeId other, string? address, RecoveryClaim? claim, CancellationToken cancellationToken)
     {
         if (address is null)
             return (other, null, "no node that answered knows its address");
@@ -170,8 +183,10 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
                 var client = new Internal.V1.Recovery.RecoveryClient(channel.Calls());
                 var limit = DateTime.UtcNow + AnswerTimeMax;
                 var answer = claim is null
-                    ? await client.ReportAsync(new ReportRequest { Node = node.Value }, deadline: limit, cancellationToken: cancellationToken).ConfigureAwait(false)
-                    : await client.BindAsync(new BindRequest { Node = node.Value, Claim = claim }, deadline: limit, cancellationToken: cancellationToken).ConfigureAwait(false);
+                    ? await client.ReportAsync(new ReportRequest { Node = node.Value }, deadline: limit, cancellationToken: cancellationToken)
+                        .ConfigureAwait(false)
+                    : await client.BindAsync(
+                        new BindRequest { Node = node.Value, Claim = claim }, deadline: limit, cancellationToken: cancellationToken).ConfigureAwait(false);
                 return answer.Report.Node == other.Value ? (other, answer.Report, "") : (other, null, $"node {answer.Report.Node} answers at {address}");
             }
             catch (ArgumentException failure)
@@ -199,24 +214,28 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
         foreach (var stray in strays)
             await store.CompareAndSetAsync(stray.Key, stray.ModRevision, null, 0, guard, cancellationToken).ConfigureAwait(false);
         var revisions = held.Entries.ToDictionary(static entry => entry.Key, static entry => entry.ModRevision, StringComparer.Ordinal);
-        await Parallel.ForEachAsync(puts, new ParallelOptions { MaxDegreeOfParallelism = PutsAtOnce, CancellationToken = cancellationToken }, async (put, stop) =>
-        {
-            var set = await store.SetUntilSettledAsync(put.Key, revisions.GetValueOrDefault(put.Key), put.Value, 0, guard, stop).ConfigureAwait(false);
-            if (set.Outcome != SetOutcome.Won)
-                throw new RecoveryEndedException($"somebody else changed {put.Key} meanwhile");
-        }).ConfigureAwait(false);
-        var now = (await store.ListAsync(keys.Root, cancellationToken).ConfigureAwait(false)).Entries.ToDictionary(static entry => entry.Key, static entry => entry.Value, StringComparer.Ordinal);
+        await Parallel.ForEachAsync(
+            puts, new ParallelOptions { MaxDegreeOfParallelism = PutsAtOnce, CancellationToken = cancellationToken }, async (put, stop) =>
+            {
+                var set = await store.SetUntilSettledAsync(put.Key, revisions.GetValueOrDefault(put.Key), put.Value, 0, guard, stop).ConfigureAwait(false);
+                if (set.Outcome != SetOutcome.Won)
+                    throw new RecoveryEndedException($"somebody else changed {put.Key} meanwhile");
+            }).ConfigureAwait(false);
+        var now = (await store.ListAsync(keys.Root, cancellationToken).ConfigureAwait(false)).Entries
+            .ToDictionary(static entry => entry.Key, static entry => entry.Value, StringComparer.Ordinal);
         if (puts.Where(put => now.GetValueOrDefault(put.Key) != put.Value).Select(static put => put.Key)
                 .Concat(strays.Where(stray => now.ContainsKey(stray.Key)).Select(static stray => stray.Key)).FirstOrDefault() is { } changed)
             throw new RecoveryEndedException($"somebody else changed {changed} meanwhile");
     }
 
-    // The nodes follow from here on. The guard makes sure that nobody has begun another recovery since the records were put, who would have put others in their places.
+    // The nodes follow from here on. The guard makes sure that nobody has begun another recovery since the records were put, who would have put others in their
+    // places.
     private async Task PutClusterAsync(ICoordinator store, RecoveryPlan plan, CoordinatorList held, CoordinatorGuard guard, CancellationToken cancellationToken)
     {
         try
         {
-            var set = await store.SetUntilSettledAsync(keys.Cluster, RevisionOf(held, keys.Cluster), RecordText.Format(plan.Cluster!), 0, guard, cancellationToken).ConfigureAwait(false);
+            var set = await store.SetUntilSettledAsync(
+                keys.Cluster, RevisionOf(held, keys.Cluster), RecordText.Format(plan.Cluster!), 0, guard, cancellationToken).ConfigureAwait(false);
             if (set.Outcome != SetOutcome.Won)
                 throw new RecoveryEndedException($"somebody else changed {keys.Cluster} meanwhile", mayBeComplete: true);
         }
@@ -240,7 +259,8 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
 
     // Releases all nodes that were asked, also those whose answers were lost or late. A node that this does not reach is released when its promise expires, or
     // by the next recovery.
-    private Task ReleaseAsync(Dictionary<NodeId, string> asked, RecoveryClaim claim) => Task.WhenAll(asked.Select(one => ReleaseAsync(one.Key, one.Value, claim)));
+    private Task ReleaseAsync(Dictionary<NodeId, string> asked, RecoveryClaim claim) =>
+        Task.WhenAll(asked.Select(one => ReleaseAsync(one.Key, one.Value, claim)));
 
     private async Task ReleaseAsync(NodeId other, string address, RecoveryClaim claim)
     {
@@ -253,7 +273,8 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
             }
 
             using var channel = channelTo(other, address);
-            await new Internal.V1.Recovery.RecoveryClient(channel.Calls()).ReleaseAsync(new BindRequest { Node = node.Value, Claim = claim }, deadline: DateTime.UtcNow + ReleaseTimeMax).ConfigureAwait(false);
+            await new Internal.V1.Recovery.RecoveryClient(channel.Calls())
+                .ReleaseAsync(new BindRequest { Node = node.Value, Claim = claim }, deadline: DateTime.UtcNow + ReleaseTimeMax).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is RpcException or ArgumentException or StorageIoException)
         {
@@ -284,10 +305,12 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
         return response;
     }
 
-    [LoggerMessage(47, LogLevel.Warning, "Recovery {Recovery} of the coordinator's records begins: {Shards} shards and the starts of {Nodes} nodes are put. No node follows them before the cluster's record")]
+    [LoggerMessage(47, LogLevel.Warning, "Recovery {Recovery} of the coordinator's records begins: {Shards} shards and the starts of {Nodes} nodes are put. "
+        + "No node follows them before the cluster's record")]
     private static partial void Puts(ILogger log, ulong recovery, int shards, int nodes);
 
-    [LoggerMessage(51, LogLevel.Warning, "Node {Node} was not told that the recovery has ended. If it has reported for it, it acts on no record of a shard until the next one, or for ten minutes: {Reason}")]
+    [LoggerMessage(51, LogLevel.Warning, "Node {Node} was not told that the recovery has ended. If it has reported for it, it acts on no record of a shard "
+        + "until the next one, or for ten minutes: {Reason}")]
     private static partial void NotReleased(ILogger log, NodeId node, string reason);
 
     [LoggerMessage(48, LogLevel.Warning, "Recovery {Recovery} of the coordinator's records is complete")]

@@ -1,7 +1,7 @@
-// Saves the coordinator's data into a directory, for the day on which it is lost: a file for each snapshot, of which the newest are kept. Called by a command of kv-node, by one task. Nodes
-// only read the time of the newest one from the coordinator. A file has its name when it is complete, checked and durable, so an end at any point leaves at most a part, which a later
-// snapshot deletes. An exception of the coordinator, or a cancellation, means that no snapshot was added or removed. A time that could not be put is none, because whoever repeats a save
-// replaces an older snapshot.
+// Saves the coordinator's data into a directory, for the day on which it is lost: a file for each snapshot, of which the newest are kept. Called by a command
+// of kv-node, by one task. Nodes only read the time of the newest one from the coordinator. A file has its name when it is complete, checked and durable, so an
+// end at any point leaves at most a part, which a later snapshot deletes. An exception of the coordinator, or a cancellation, means that no snapshot was added
+// or removed. A time that could not be put is none, because whoever repeats a save replaces an older snapshot.
 using System.Globalization;
 using System.Security.Cryptography;
 using KvCluster.Node.Coordination;
@@ -19,7 +19,8 @@ namespace KvCluster.Node.Recovery;
 /// <param name="folder">Where the snapshots are, and how many are kept.</param>
 /// <param name="time">The time that names them.</param>
 /// <param name="log">Receives a line for each snapshot of <see cref="RunAsync"/>.</param>
-internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect, CoordinatorKeys keys, IFileSystem files, SnapshotFolder folder, TimeProvider time, ILogger log)
+internal sealed partial class CoordinatorSnapshots(
+    Func<EtcdCoordinator> connect, CoordinatorKeys keys, IFileSystem files, SnapshotFolder folder, TimeProvider time, ILogger log)
 {
     private const string Prefix = "etcd-";
     private const string Suffix = ".db";
@@ -53,7 +54,8 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
             {
                 return await SaveAsync(cancellationToken).ConfigureAwait(false);
             }
-            catch (CoordinatorUnavailableException failure) when (failure is not (CoordinatorDeniedException or CoordinatorLostException) && time.GetElapsedTime(began) < patience)
+            catch (CoordinatorUnavailableException failure)
+                when (failure is not (CoordinatorDeniedException or CoordinatorLostException) && time.GetElapsedTime(began) < patience)
             {
                 await Task.Delay(RetryPause, time, cancellationToken).ConfigureAwait(false);
             }
@@ -92,8 +94,11 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
             if ((await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is null)
             {
                 throw Newest() is null
-                    ? new CoordinatorUnavailableException($"The coordinator has no record {keys.Cluster}, so the cluster is not created yet. No snapshot was taken.")
-                    : new CoordinatorLostException($"The coordinator has no record {keys.Cluster}, but there are snapshots in '{folder.Path}': its data is lost, or it is another etcd. No snapshot was taken, and none was deleted; see 'The coordinator's data is lost' in deploy/OPERATIONS.md.");
+                    ? new CoordinatorUnavailableException(
+                        $"The coordinator has no record {keys.Cluster}, so the cluster is not created yet. No snapshot was taken.")
+                    : new CoordinatorLostException($"The coordinator has no record {keys.Cluster}, but there are snapshots in '{folder.Path}': "
+                        + "its data is lost, or it is another etcd. No snapshot was taken, and none was deleted; "
+                        + "see 'The coordinator's data is lost' in deploy/OPERATIONS.md.");
             }
             var taken = time.GetUtcNow();
             var name = NameOf(taken);
@@ -121,7 +126,8 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
                 },
                 cancellationToken).ConfigureAwait(false);
             if (!IsComplete(file, bytes))
-                throw new CoordinatorUnavailableException("The coordinator's snapshot is incomplete or damaged: its checksum is wrong. Nothing was saved or deleted.");
+                throw new CoordinatorUnavailableException(
+                    "The coordinator's snapshot is incomplete or damaged: its checksum is wrong. Nothing was saved or deleted.");
             file.Sync();
             return bytes;
         }
@@ -162,8 +168,8 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
         return old.Count;
     }
 
-    // An etcd without space sends snapshots and refuses puts. If that failed the save, each attempt would add a snapshot and delete the oldest, until all were of the same hour.
-    // Returns the reason for which the time was not put; null if it was.
+    // An etcd without space sends snapshots and refuses puts. If that failed the save, each attempt would add a snapshot and delete the oldest, until all were
+    // of the same hour. Returns the reason for which the time was not put; null if it was.
     private async Task<string?> TellAsync(EtcdCoordinator coordinator, DateTimeOffset taken, CancellationToken cancellationToken)
     {
         using var limit = new CancellationTokenSource(TellTimeMax, time);
@@ -173,7 +179,8 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
             while (true)
             {
                 var read = await coordinator.GetAsync(keys.Snapshot, ended.Token).ConfigureAwait(false);
-                var set = await coordinator.SetUntilSettledAsync(keys.Snapshot, read.ModRevision, SnapshotTime.Format(taken), 0, ended.Token).ConfigureAwait(false);
+                var set = await coordinator.SetUntilSettledAsync(keys.Snapshot, read.ModRevision, SnapshotTime.Format(taken), 0, ended.Token)
+                    .ConfigureAwait(false);
                 if (set.Outcome == SetOutcome.Won)
                     return null;
             }
@@ -204,12 +211,14 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
 
     private static DateTimeOffset? TimeOf(string name) =>
         name.StartsWith(Prefix, StringComparison.Ordinal) && name.EndsWith(Suffix, StringComparison.Ordinal)
-        && DateTimeOffset.TryParseExact(name[Prefix.Length..^Suffix.Length], TimeForm, CultureInfo.InvariantCulture, DateTimeStyles.AssumeUniversal, out var taken) ? taken : null;
+        && DateTimeOffset.TryParseExact(
+            name[Prefix.Length..^Suffix.Length], TimeForm, CultureInfo.InvariantCulture, DateTimeStyles.AssumeUniversal, out var taken) ? taken : null;
 
     [LoggerMessage(51, LogLevel.Information, "Saved the coordinator's data in '{Path}' ({Bytes} bytes); {Deleted} older snapshots were deleted")]
     private static partial void Saved(ILogger log, string path, long bytes, int deleted);
 
-    [LoggerMessage(54, LogLevel.Warning, "Saved the coordinator's data in '{Path}' ({Bytes} bytes); {Deleted} older snapshots were deleted. But its time could not be put into the coordinator, so nodes take an earlier snapshot for the newest: {Reason}")]
+    [LoggerMessage(54, LogLevel.Warning, "Saved the coordinator's data in '{Path}' ({Bytes} bytes); {Deleted} older snapshots were deleted. "
+        + "But its time could not be put into the coordinator, so nodes take an earlier snapshot for the newest: {Reason}")]
     private static partial void SavedUntold(ILogger log, string path, long bytes, int deleted, string reason);
 
     [LoggerMessage(52, LogLevel.Warning, "The coordinator's data was not saved, and will be tried again: {Reason}")]

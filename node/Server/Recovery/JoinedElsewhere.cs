@@ -1,5 +1,6 @@
-// What the other nodes go by. Asked once by a node that starts, before it follows its coordinator: a node without which the records were rebuilt knows of no recovery, so it would take the
-// store of before, which is back and whose address it still has, for the cluster's. On the thread pool. A node that does not answer is no reason to wait.
+// What the other nodes go by. Asked once by a node that starts, before it follows its coordinator: a node without which the records were rebuilt knows of no
+// recovery, so it would take the store of before, which is back and whose address it still has, for the cluster's. On the thread pool. A node that does not
+// answer is no reason to wait.
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Internal.V1;
@@ -21,7 +22,8 @@ internal sealed record JoinedElsewhere(NodeId Node, ulong Number)
     /// <param name="channelTo">Creates a connection to a node at an address; disposed by this method.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>Null if no other node of the same cluster and lineage answers.</returns>
-    public static async Task<JoinedElsewhere?> FindAsync(NodeId node, KnownRecords known, Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
+    public static async Task<JoinedElsewhere?> FindAsync(
+        NodeId node, KnownRecords known, Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {
         if (known.Cluster is not { } own)
             return null;
@@ -30,19 +32,25 @@ internal sealed record JoinedElsewhere(NodeId Node, ulong Number)
         return answers.OfType<JoinedElsewhere>().MaxBy(static joined => joined.Number);
     }
 
-    /// <summary>Why a coordinator has an earlier state of the cluster; null if it does not. A recovery is complete only with a majority of every shard, so nobody needs an earlier one any more.</summary>
+    /// <summary>
+    /// Why a coordinator has an earlier state of the cluster; null if it does not. A recovery is complete only with a majority of every shard, so nobody needs
+    /// an earlier one any more.
+    /// </summary>
     /// <param name="record">The cluster's record there.</param>
     public string? WhyOlder(ClusterRecord record) =>
         record.Recovery < Number ? $"its records are older, of recovery {record.Recovery}, and node {Node} has joined recovery {Number}" : null;
 
-    private static async Task<JoinedElsewhere?> AskAsync(NodeId node, NodeRecord other, ClusterRecord own, Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
+    private static async Task<JoinedElsewhere?> AskAsync(
+        NodeId node, NodeRecord other, ClusterRecord own, Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {
         try
         {
             using var channel = channelTo(other.NodeId, other.PeerAddress);
             var request = new ReportRequest { Node = node.Value, ClusterOnly = true };
-            var answer = await new Internal.V1.Recovery.RecoveryClient(channel.Calls()).ReportAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
-            return answer.Report is { Cluster: { } joined } report && report.Node == other.Node && joined.ClusterId == own.ClusterId && joined.Lineage.Equals(own.Lineage)
+            var answer = await new Internal.V1.Recovery.RecoveryClient(channel.Calls())
+                .ReportAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+            return answer.Report is { Cluster: { } joined } report
+                && report.Node == other.Node && joined.ClusterId == own.ClusterId && joined.Lineage.Equals(own.Lineage)
                 ? new JoinedElsewhere(other.NodeId, joined.Recovery)
                 : null;
         }

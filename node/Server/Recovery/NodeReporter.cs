@@ -10,8 +10,8 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Node.Recovery;
 
 /// <summary>
-/// Tells what this node knows of the coordinator's records and what its replicas have promised, whether they run or the node still waits for its coordinator. It changes nothing but the
-/// promise that makes a report binding. Called on the thread pool.
+/// Tells what this node knows of the coordinator's records and what its replicas have promised, whether they run or the node still waits for its coordinator.
+/// It changes nothing but the promise that makes a report binding. Called on the thread pool.
 /// </summary>
 /// <param name="node">This node.</param>
 /// <param name="directory">Its data directory.</param>
@@ -19,7 +19,8 @@ namespace KvCluster.Node.Recovery;
 /// <param name="coordinator">Its coordinator, not guarded.</param>
 /// <param name="keys">The cluster's keys.</param>
 /// <param name="hears">The nodes whose streams it hears.</param>
-internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHost? hosted, ICoordinator coordinator, CoordinatorKeys keys, Func<IEnumerable<NodeId>> hears)
+internal sealed class NodeReporter(
+    NodeId node, NodeDirectory directory, ShardHost? hosted, ICoordinator coordinator, CoordinatorKeys keys, Func<IEnumerable<NodeId>> hears)
 {
     /// <summary>Together with <see cref="ConfirmTimeMax"/> less than the asking node waits.</summary>
     private static readonly TimeSpan CoordinatorTimeMax = TimeSpan.FromSeconds(2);
@@ -38,7 +39,8 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
         cancellationToken.ThrowIfCancellationRequested();
         // Whatever is read from here on cannot change any more before the recovery is complete.
         var unbound = claim is null ? null : WhyNot(claim, state, found) ?? directory.Known.TryBind(claim);
-        var report = new NodeReport { Node = node.Value, Starts = directory.Starts.Put, Nodes = { directory.Known.Nodes }, Coordinator = state, Unbound = unbound ?? "", Hears = { hears().Select(static other => other.Value) } };
+        var report = new NodeReport { Node = node.Value, Starts = directory.Starts.Put,
+            Nodes = { directory.Known.Nodes }, Coordinator = state, Unbound = unbound ?? "", Hears = { hears().Select(static other => other.Value) } };
         if (directory.Known.Bound is { } bound)
             report.Bound = bound;
         if (directory.Known.Cluster is { } cluster)
@@ -85,7 +87,8 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
             {
                 var cluster = await anew.GetAsync(keys.Cluster, limit.Token).ConfigureAwait(false);
                 var claim = await anew.GetAsync(keys.Recovery, limit.Token).ConfigureAwait(false);
-                return (new CoordinatorState { Cluster = cluster.Value ?? "", ClusterRevision = cluster.ModRevision }, claim.Value is null ? null : RecordText.Parse<RecoveryClaim>(claim.Value));
+                return (new CoordinatorState { Cluster = cluster.Value ?? "", ClusterRevision = cluster.ModRevision }, claim.Value is null ? null
+                    : RecordText.Parse<RecoveryClaim>(claim.Value));
             }
             catch (OperationCanceledException) when (!cancellationToken.IsCancellationRequested)
             {
@@ -117,7 +120,8 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
     internal static KeptReplica Of(ShardId shard, ReplicaPromises seen, bool leadsOn)
     {
         var kept = Of(shard, seen.Control, damage: "");
-        (kept.PromisedEpoch, kept.Generation, kept.Recovery) = (Math.Max(kept.PromisedEpoch, seen.Epoch), Math.Max(kept.Generation, seen.Record.Generation), Math.Max(kept.Recovery, seen.Record.Recovery));
+        (kept.PromisedEpoch, kept.Generation, kept.Recovery) =
+            (Math.Max(kept.PromisedEpoch, seen.Epoch), Math.Max(kept.Generation, seen.Record.Generation), Math.Max(kept.Recovery, seen.Record.Recovery));
         if (seen.Epoch > seen.Control.PromisedEpoch)
             kept.PromisedLeader = 0;
         if (leadsOn)

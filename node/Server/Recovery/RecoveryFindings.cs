@@ -38,11 +38,12 @@ internal sealed record RecoveryFindings
     /// <summary>
     /// The held records that may be as new as those of the nodes. Records of an interrupted recovery are not among them: another set of nodes answered it.
     /// </summary>
-    public IEnumerable<ShardRecord> TrustedShards => HeldShards.Where(record => HeldCluster is { } cluster && record.Recovery == cluster.Recovery && record.Lineage.Equals(cluster.Lineage));
+    public IEnumerable<ShardRecord> TrustedShards =>
+        HeldShards.Where(record => HeldCluster is { } cluster && record.Recovery == cluster.Recovery && record.Lineage.Equals(cluster.Lineage));
 
     /// <summary>
-    /// All nodes that matter: those that answered, those that they last knew as nodes of the cluster, and those with a replica by the newest copy of its shard's record. Older copies name nodes
-    /// that have left since, and of which nobody needs to know anything (README.md).
+    /// All nodes that matter: those that answered, those that they last knew as nodes of the cluster, and those with a replica by the newest copy of its
+    /// shard's record. Older copies name nodes that have left since, and of which nobody needs to know anything (README.md).
     /// </summary>
     public IEnumerable<NodeId> Named => Reports.SelectMany(static report => report.Nodes.Select(static node => node.NodeId).Append(new NodeId(report.Node)))
         .Concat(Reports.SelectMany(static report => report.Shards).Concat(TrustedShards).GroupBy(static record => record.ShardId)

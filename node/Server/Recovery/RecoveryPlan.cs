@@ -1,5 +1,6 @@
 // Which records to put into a coordinator that has lost its own, computed from what the nodes say. Pure. The rules, and why they are enough, are in README.md
 // beside this file. Whatever they do not cover is refused.
+using System.Globalization;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
@@ -33,7 +34,8 @@ internal sealed class RecoveryPlan
     public IReadOnlyDictionary<NodeId, NodeStarts> Starts { get; private init; } = new Dictionary<NodeId, NodeStarts>();
 
     /// <summary>
-    /// How long to wait before the records are put: the longest lease that a replica of a shard without a running leader has granted. A leader that was not reached may hold it.
+    /// How long to wait before the records are put: the longest lease that a replica of a shard without a running leader has granted. A leader that was not
+    /// reached may hold it.
     /// </summary>
     public ulong WaitMs { get; private init; }
 
@@ -51,9 +53,11 @@ internal sealed class RecoveryPlan
         RequireSameStore(found, refusals);
         RequireNewestDirectories(found, refusals);
         // A node that took part in the last recovery and has not joined it yet is as good as any.
-        var absent = found.Without.Concat(found.Reports.Where(report => report.Cluster.Recovery < cluster.Recovery && cluster.Absent.Contains(report.Node)).Select(static report => new NodeId(report.Node))).ToHashSet();
+        var absent = found.Without.Concat(found.Reports.Where(report => report.Cluster.Recovery < cluster.Recovery && cluster.Absent.Contains(report.Node))
+            .Select(static report => new NodeId(report.Node))).ToHashSet();
         var shards = ShardsOf(found).Select(shard => ShardRecovery.Of(shard, found, absent, new RecoveryNumber(number, id), refusals)).OfType<PlannedShard>()
-            .OrderBy(static shard => shard.Record.Start.Memory, Comparer<ReadOnlyMemory<byte>>.Create(static (x, y) => x.Span.SequenceCompareTo(y.Span))).ToList();
+            .OrderBy(static shard => shard.Record.Start.Memory, Comparer<ReadOnlyMemory<byte>>.Create(static (x, y) => x.Span.SequenceCompareTo(y.Span)))
+            .ToList();
         RequireAllKeys(shards, refusals);
         cluster = cluster.Clone();
         (cluster.Recovery, cluster.RecoveryId) = (number, id);
@@ -72,27 +76,32 @@ internal sealed class RecoveryPlan
     }
 
     // A node that is bound to another recovery has promised to act on no earlier one.
-    private static IEnumerable<ulong> NumbersOf(RecoveryFindings found, ulong id) => found.Reports.Select(static report => report.Bound).Append(found.HeldClaim).OfType<RecoveryClaim>()
-            .Where(claim => claim.RecoveryId != id).Select(static claim => claim.Recovery)
-        .Concat(found.Reports.Select(static report => report.Cluster?.Recovery ?? 0))
-        .Concat(found.Reports.SelectMany(static report => report.Shards).Select(static record => record.Recovery))
-        .Concat(found.Reports.SelectMany(static report => report.Replicas).Select(static replica => replica.Recovery))
-        .Concat(found.HeldShards.Select(static record => record.Recovery)).Append(found.HeldCluster?.Recovery ?? 0);
+    private static IEnumerable<ulong> NumbersOf(RecoveryFindings found, ulong id) =>
+        found.Reports.Select(static report => report.Bound).Append(found.HeldClaim).OfType<RecoveryClaim>()
+                .Where(claim => claim.RecoveryId != id).Select(static claim => claim.Recovery)
+            .Concat(found.Reports.Select(static report => report.Cluster?.Recovery ?? 0))
+            .Concat(found.Reports.SelectMany(static report => report.Shards).Select(static record => record.Recovery))
+            .Concat(found.Reports.SelectMany(static report => report.Replicas).Select(static replica => replica.Recovery))
+            .Concat(found.HeldShards.Select(static record => record.Recovery)).Append(found.HeldCluster?.Recovery ?? 0);
 
     private static (uint Format, uint Contract) LevelsOf(RecoveryFindings found)
     {
         var records = found.Reports.Select(static report => report.Cluster).Append(found.HeldCluster).OfType<ClusterRecord>().ToList();
-        return (Math.Max(ProgramLevels.FormatOfRecoveries, records.Max(static record => record.FormatLevel)), records.Max(static record => record.ContractLevel));
+        return (
+            Math.Max(ProgramLevels.FormatOfRecoveries, records.Max(static record => record.FormatLevel)), records.Max(static record => record.ContractLevel));
     }
 
-    private static IEnumerable<ShardId> ShardsOf(RecoveryFindings found) => found.Reports.SelectMany(static report => report.Shards.Select(static record => record.ShardId)
-            .Concat(report.Replicas.Select(static replica => new ShardId(replica.Shard))))
-        .Concat(found.TrustedShards.Select(static record => record.ShardId)).Distinct().Order();
+    private static IEnumerable<ShardId> ShardsOf(RecoveryFindings found) =>
+        found.Reports.SelectMany(static report => report.Shards.Select(static record => record.ShardId)
+                .Concat(report.Replicas.Select(static replica => new ShardId(replica.Shard))))
+            .Concat(found.TrustedShards.Select(static record => record.ShardId)).Distinct().Order();
 
     private static ClusterRecord? NewestCluster(RecoveryFindings found, List<string> refusals)
     {
         foreach (var report in found.Reports.Where(static report => report.Cluster is null || report.Starts is null))
-            refusals.Add(FormattableString.Invariant($"node {report.Node} does not know the cluster's record, because its data directory was last used by an earlier version; start it once with this version while the coordinator has its data, or name it with --without {report.Node}"));
+            refusals.Add(string.Create(CultureInfo.InvariantCulture, $"node {report.Node} does not know the cluster's record, because its data directory was "
+                + $"last used by an earlier version; start it once with this version while the coordinator has its data, or name it with --without "
+                + $"{report.Node}"));
         foreach (var twice in found.Reports.GroupBy(static report => report.Node).Where(static reports => reports.Count() > 1))
             refusals.Add(FormattableString.Invariant($"two processes answer as node {twice.Key}; stop the one with the older data directory"));
         if (refusals.Count > 0)
@@ -104,12 +113,18 @@ internal sealed class RecoveryPlan
         }
         var newest = found.Reports.MaxBy(static report => report.Cluster.Recovery)!;
         foreach (var other in found.Reports.Where(other => !IsSame(other.Cluster, newest.Cluster)))
-            refusals.Add(FormattableString.Invariant($"node {other.Node} belongs to another cluster or lineage than node {newest.Node} ({TextOf(other.Cluster)}, and {TextOf(newest.Cluster)}); give the endpoint of a node of the right one. If the later one was created by mistake after the coordinator's data was lost, {Undo(found)}"));
+            refusals.Add(string.Create(CultureInfo.InvariantCulture, $"node {other.Node} belongs to another cluster or lineage than node {newest.Node} "
+                + $"({TextOf(other.Cluster)}, and {TextOf(newest.Cluster)}); give the endpoint of a node of the right one. "
+                + $"If the later one was created by mistake after the coordinator's data was lost, {Undo(found)}"));
         // Two nodes that have joined different recoveries with one number have acted on records of which the other knows nothing.
-        foreach (var other in found.Reports.Where(other => other.Cluster.Recovery == newest.Cluster.Recovery && other.Cluster.RecoveryId != newest.Cluster.RecoveryId))
-            refusals.Add(FormattableString.Invariant($"nodes {newest.Node} and {other.Node} have joined two recoveries with the number {newest.Cluster.Recovery}, made in two stores; decide which of the two goes on, stop the nodes of the other, and name them with --without"));
+        foreach (var other in found.Reports.Where(
+            other => other.Cluster.Recovery == newest.Cluster.Recovery && other.Cluster.RecoveryId != newest.Cluster.RecoveryId))
+            refusals.Add(string.Create(CultureInfo.InvariantCulture, $"nodes {newest.Node} and {other.Node} have joined two recoveries with the number "
+                + $"{newest.Cluster.Recovery}, made in two stores; decide which of the two goes on, stop the nodes of the other, and name them with "
+                + $"--without"));
         if (found.HeldCluster is { } held && !IsSame(held, newest.Cluster))
-            refusals.Add(FormattableString.Invariant($"the coordinator has another cluster of this name ({TextOf(held)}), but the nodes are of {TextOf(newest.Cluster)}. If it was created by mistake after the coordinator's data was lost, {Undo(found)}"));
+            refusals.Add(string.Create(CultureInfo.InvariantCulture, $"the coordinator has another cluster of this name ({TextOf(held)}), but the nodes are of "
+                + $"{TextOf(newest.Cluster)}. If it was created by mistake after the coordinator's data was lost, {Undo(found)}"));
         return refusals.Count == 0 ? newest.Cluster : null;
     }
 
@@ -117,7 +132,8 @@ internal sealed class RecoveryPlan
 
     // Yet another one could be created before the nodes of the right one wait for the recovery.
     private static string Undo(RecoveryFindings found) =>
-        $"stop its nodes and move their data directories away, delete its keys (etcdctl del --prefix {found.Keys}), and run this again before any node starts with an empty directory; a node that has no directory of the right cluster stays stopped, and is named with --without";
+        $"stop its nodes and move their data directories away, delete its keys (etcdctl del --prefix {found.Keys}), and run this again before any node starts "
+        + "with an empty directory; a node that has no directory of the right cluster stays stopped, and is named with --without";
 
     private static bool IsSame(ClusterRecord one, ClusterRecord other) => one.ClusterId == other.ClusterId && one.Lineage.Equals(other.Lineage);
 
@@ -129,7 +145,8 @@ internal sealed class RecoveryPlan
         foreach (var missing in named.Where(node => !answered.Contains(node) && !found.Without.Contains(node)).Order())
         {
             var why = found.Silent.TryGetValue(missing, out var error) ? $" ({OneLine.Of(error)})" : "";
-            refusals.Add(FormattableString.Invariant($"node {missing} does not answer{why}; start it, or, if it is gone for good, name it with --without {missing}"));
+            refusals.Add(
+                FormattableString.Invariant($"node {missing} does not answer{why}; start it, or, if it is gone for good, name it with --without {missing}"));
         }
         foreach (var gone in found.Without.Order())
         {
@@ -138,7 +155,8 @@ internal sealed class RecoveryPlan
             else if (!named.Contains(gone) && !found.Reports.Any(report => report.Shards.Any(record => record.Replicas.Any(replica => replica.NodeId == gone))))
                 refusals.Add(FormattableString.Invariant($"node {gone} is named by --without, but no node knows of it; leave out --without {gone}"));
             else if (found.Reports.FirstOrDefault(report => report.Hears.Contains(gone.Value)) is { } hearing)
-                refusals.Add(FormattableString.Invariant($"node {gone} is named by --without, and does not answer the node that asked, but node {hearing.Node} hears it, so it runs; stop it, or have it answer and leave out --without {gone}"));
+                refusals.Add(string.Create(CultureInfo.InvariantCulture, $"node {gone} is named by --without, and does not answer the node that asked, but "
+                    + $"node {hearing.Node} hears it, so it runs; stop it, or have it answer and leave out --without {gone}"));
         }
     }
 
@@ -151,10 +169,12 @@ internal sealed class RecoveryPlan
         foreach (var report in found.Reports)
         {
             var why = report.Coordinator is not { } state ? "does not say what its coordinator has, because its program is older; upgrade it"
-                : state.Error.Length > 0 ? $"cannot tell whether its coordinator has lost the cluster ({OneLine.Of(state.Error)}); see that it reaches the coordinator"
+                : state.Error.Length > 0
+                ? $"cannot tell whether its coordinator has lost the cluster ({OneLine.Of(state.Error)}); see that it reaches the coordinator"
                 : state.Cluster == found.HeldClusterText && state.ClusterRevision == found.HeldClusterRevision ? null
                 : alone is not null ? null
-                : state.Cluster.Length > 0 && found.HeldClusterText.Length == 0 ? "has a coordinator with a record of the cluster, which is therefore not lost; have all nodes use that one"
+                : state.Cluster.Length > 0 && found.HeldClusterText.Length == 0
+                ? "has a coordinator with a record of the cluster, which is therefore not lost; have all nodes use that one"
                 : "has another coordinator than the node that asked; have all nodes use the same one";
             if (why is not null)
                 refusals.Add(FormattableString.Invariant($"node {report.Node} {why}, or stop the node and name it with --without {report.Node}"));
@@ -163,14 +183,17 @@ internal sealed class RecoveryPlan
         }
     }
 
-    // The node that asked is the one with the wrong coordinator if the others, two at least, find the cluster in theirs. Otherwise nobody here knows which is right.
+    // The node that asked is the one with the wrong coordinator if the others, two at least, find the cluster in theirs. Otherwise nobody here knows which is
+    // right.
     private static string? WhyAskingNodeIsAlone(RecoveryFindings found)
     {
         var held = (found.HeldClusterText, found.HeldClusterRevision);
         var stores = found.Reports.Where(static report => report.Coordinator is { Error.Length: 0 })
             .ToLookup(static report => (report.Coordinator.Cluster, report.Coordinator.ClusterRevision), static report => report.Node);
-        return stores[held].ToList() is [var asking] && stores.Where(store => store.Key != held).ToList() is [var others] && others.Key.Cluster.Length > 0 && others.Count() > 1
-            ? FormattableString.Invariant($"node {asking}, which was asked, has another coordinator than the nodes {string.Join(", ", others)}, which all find the cluster in theirs; give node {asking} that one and restart it")
+        return stores[held].ToList() is [var asking]
+            && stores.Where(store => store.Key != held).ToList() is [var others] && others.Key.Cluster.Length > 0 && others.Count() > 1
+            ? string.Create(CultureInfo.InvariantCulture, $"node {asking}, which was asked, has another coordinator than the nodes "
+                + $"{string.Join(", ", others)}, which all find the cluster in theirs; give node {asking} that one and restart it")
             : null;
     }
 
@@ -181,7 +204,9 @@ internal sealed class RecoveryPlan
         {
             var known = KnownStart(found, new NodeId(report.Node))?.Starts ?? 0;
             if (known > report.Starts.Starts)
-                refusals.Add(FormattableString.Invariant($"node {report.Node} runs on an old copy of its data directory: its last start there is {report.Starts.Starts}, and {known} is known; start it with its newest directory, or stop it and name it with --without {report.Node}"));
+                refusals.Add(string.Create(CultureInfo.InvariantCulture, $"node {report.Node} runs on an old copy of its data directory: "
+                    + $"its last start there is {report.Starts.Starts}, and {known} is known; start it with its newest directory, or stop it and name it with "
+                    + $"--without {report.Node}"));
         }
     }
 
@@ -194,7 +219,8 @@ internal sealed class RecoveryPlan
     // Without the cluster's record, a recovery that ended early has left them.
     private static NodeStarts? HeldStartsOf(RecoveryFindings found, NodeId node) => found.HeldCluster is null ? null : found.HeldStarts.GetValueOrDefault(node);
 
-    // An absent node has the last start that anybody knows of, so that an older copy of its directory is still found. Nothing depends on whether it had more: its replicas are marked.
+    // An absent node has the last start that anybody knows of, so that an older copy of its directory is still found. Nothing depends on whether it had more:
+    // its replicas are marked.
     private static Dictionary<NodeId, NodeStarts> StartsOf(RecoveryFindings found, HashSet<NodeId> absent)
     {
         var starts = found.Reports.ToDictionary(static report => new NodeId(report.Node), static report => report.Starts);
@@ -216,7 +242,8 @@ internal sealed class RecoveryPlan
         {
             var record = shards[index].Record;
             if (!record.Start.Equals(end) || (index > 0 && end.IsEmpty))
-                refusals.Add(FormattableString.Invariant($"the records found do not cover every key once: shard {record.Shard} does not begin where the one before it ends; a shard's record is missing on all nodes that answered"));
+                refusals.Add(string.Create(CultureInfo.InvariantCulture, $"the records found do not cover every key once: "
+                    + $"shard {record.Shard} does not begin where the one before it ends; a shard's record is missing on all nodes that answered"));
             end = record.End;
         }
         if (shards.Count == 0 || !end.IsEmpty)
@@ -231,4 +258,5 @@ internal sealed class RecoveryPlan
 /// <param name="Intact">The nodes whose voters are there.</param>
 /// <param name="Missing">The nodes whose voters are not.</param>
 /// <param name="LeaseLongestMs">The longest lease that one of its replicas has granted.</param>
-internal sealed record PlannedShard(ShardRecord Record, NodeId Source, NodeId Leader, IReadOnlyList<NodeId> Intact, IReadOnlyList<NodeId> Missing, ulong LeaseLongestMs);
+internal sealed record PlannedShard(
+    ShardRecord Record, NodeId Source, NodeId Leader, IReadOnlyList<NodeId> Intact, IReadOnlyList<NodeId> Missing, ulong LeaseLongestMs);

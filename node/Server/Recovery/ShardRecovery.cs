@@ -1,4 +1,5 @@
 // One shard of a recovery: the newest copy of its record, whether the replicas that are there suffice, and the record that follows. Pure.
+using System.Globalization;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 
@@ -35,12 +36,14 @@ internal sealed class ShardRecovery
             .Concat(found.TrustedShards.Select(static record => (Source: NodeId.None, Record: record))).Where(copy => copy.Record.ShardId == shard).ToList();
         if (copies.Count == 0)
         {
-            refusals.Add(FormattableString.Invariant($"node {ReplicasOf(found, shard).First().Node} has a replica of shard {shard}, but no node that answered has a copy of the shard's record"));
+            refusals.Add(string.Create(CultureInfo.InvariantCulture, $"node {ReplicasOf(found, shard).First().Node} has a replica of shard {shard}, but no "
+                + $"node that answered has a copy of the shard's record"));
             return null;
         }
         var newest = copies.MaxBy(static copy => copy.Record.Rank);
         foreach (var other in copies.Where(copy => copy.Record.Rank == newest.Record.Rank && !IsSame(copy.Record, newest.Record)))
-            refusals.Add(FormattableString.Invariant($"the copies of the record of shard {shard} from {NameOf(newest.Source)} and {NameOf(other.Source)} have generation {newest.Record.Generation} and differ"));
+            refusals.Add(string.Create(CultureInfo.InvariantCulture, $"the copies of the record of shard {shard} from {NameOf(newest.Source)} and "
+                + $"{NameOf(other.Source)} have generation {newest.Record.Generation} and differ"));
         return new ShardRecovery(shard, found, absent, newest, refusals).Plan(number);
     }
 
@@ -64,12 +67,14 @@ internal sealed class ShardRecovery
         record.LeaderId = goesOn ? new ReplicaId(leader!.Value.Replica.Replica) : ReplicaId.None;
         record.LeaderIncarnation = goesOn ? leader!.Value.Replica.Incarnation : 0;
         return new PlannedShard(
-            record, _source, leader?.Node ?? NodeId.None, [.. intact.Select(static replica => replica.NodeId)], [.. voters.Except(intact).Select(static replica => replica.NodeId)],
+            record, _source, leader?.Node ?? NodeId.None,
+            [.. intact.Select(static replica => replica.NodeId)], [.. voters.Except(intact).Select(static replica => replica.NodeId)],
             ReplicasOf(_found, _shard).Select(static entry => entry.Replica.LeaseLongestMs).DefaultIfEmpty(0UL).Max());
     }
 
     private static IEnumerable<(NodeId Node, KeptReplica Replica)> ReplicasOf(RecoveryFindings found, ShardId shard) =>
-        found.Reports.SelectMany(static report => report.Replicas, static (report, replica) => (Node: new NodeId(report.Node), Replica: replica)).Where(entry => entry.Replica.Shard == shard.Value);
+        found.Reports.SelectMany(static report => report.Replicas, static (report, replica) => (Node: new NodeId(report.Node), Replica: replica)).Where(
+            entry => entry.Replica.Shard == shard.Value);
 
     private static string NameOf(NodeId source) => source.IsNone ? "the coordinator" : FormattableString.Invariant($"node {source}");
 
@@ -82,7 +87,8 @@ internal sealed class ShardRecovery
 
     private bool IsThere(ReplicaRecord replica) => !replica.Absent && Found(replica) is { Damage: "", Removed: false };
 
-    private KeptReplica? Found(ReplicaRecord replica) => _replicas.FirstOrDefault(entry => entry.Node == replica.NodeId && entry.Replica.Replica == replica.Replica).Replica;
+    private KeptReplica? Found(ReplicaRecord replica) =>
+        _replicas.FirstOrDefault(entry => entry.Node == replica.NodeId && entry.Replica.Replica == replica.Replica).Replica;
 
     // A leader that a majority has confirmed since the coordinator was lost. Nobody else can have changed the replicas, so it knows the newest record.
     private (NodeId Node, KeptReplica Replica)? Leader()
@@ -93,7 +99,8 @@ internal sealed class ShardRecovery
         var leader = leaders[0];
         if (_newest.Replicas.Any(replica => replica.Replica == leader.Replica.Replica && replica is { Learner: false, Absent: false }))
             return leader;
-        _refusals.Add(FormattableString.Invariant($"node {leader.Node} leads shard {_shard} in epoch {leader.Replica.LeadsEpoch}, but the newest record found, from {NameOf(_source)}, does not name its replica as a voter"));
+        _refusals.Add(string.Create(CultureInfo.InvariantCulture, $"node {leader.Node} leads shard {_shard} in epoch {leader.Replica.LeadsEpoch}, but the "
+            + $"newest record found, from {NameOf(_source)}, does not name its replica as a voter"));
         return null;
     }
 
@@ -103,11 +110,14 @@ internal sealed class ShardRecovery
         foreach (var (node, replica) in ReplicasOf(_found, _shard))
         {
             if (replica.Replica != 0 && !replica.Removed && !Knows(replica.Replica))
-                _refusals.Add(FormattableString.Invariant($"node {node} has replica {replica.Replica:x} of shard {_shard}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
+                _refusals.Add(string.Create(CultureInfo.InvariantCulture, $"node {node} has replica {replica.Replica:x} of shard {_shard}, which the newest "
+                    + $"record found, from {NameOf(_source)}, neither names nor lists as removed"));
             else if (replica.PromisedLeader != 0 && !Knows(replica.PromisedLeader))
-                _refusals.Add(FormattableString.Invariant($"the replica of shard {_shard} on node {node} has followed replica {replica.PromisedLeader:x}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
+                _refusals.Add(string.Create(CultureInfo.InvariantCulture, $"the replica of shard {_shard} on node {node} has followed replica "
+                    + $"{replica.PromisedLeader:x}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
             if (replica.Recovery == _newest.Recovery && replica.Generation > _newest.Generation)
-                _refusals.Add(FormattableString.Invariant($"the replica of shard {_shard} on node {node} has seen generation {replica.Generation} of the shard's record, but the newest one found, from {NameOf(_source)}, is {_newest.Generation}"));
+                _refusals.Add(string.Create(CultureInfo.InvariantCulture, $"the replica of shard {_shard} on node {node} has seen generation "
+                    + $"{replica.Generation} of the shard's record, but the newest one found, from {NameOf(_source)}, is {_newest.Generation}"));
         }
     }
 
@@ -117,7 +127,8 @@ internal sealed class ShardRecovery
     {
         if (intact <= voters / 2)
         {
-            _refusals.Add(FormattableString.Invariant($"only {intact} of the {voters} voters of shard {_shard} are there, so acknowledged changes may be lost; start the nodes of the others with their data"));
+            _refusals.Add(string.Create(CultureInfo.InvariantCulture, $"only {intact} of the {voters} voters of shard {_shard} are there, so acknowledged "
+                + $"changes may be lost; start the nodes of the others with their data"));
             return;
         }
         var gone = _found.Without;
@@ -126,13 +137,15 @@ internal sealed class ShardRecovery
             return;
         // What such a node knew of later changes of the replicas is known to the others only under these two conditions (README.md).
         if (gone.Count > 1)
-            _refusals.Add(FormattableString.Invariant($"no replica of shard {_shard} leads, and {gone.Count} nodes are absent, which may have been a majority of newer replicas; start all but one of nodes {string.Join(", ", gone.Order())}"));
+            _refusals.Add(string.Create(CultureInfo.InvariantCulture, $"no replica of shard {_shard} leads, and {gone.Count} nodes are absent, which may have "
+                + $"been a majority of newer replicas; start all but one of nodes {string.Join(", ", gone.Order())}"));
         else if (_newest.Replicas.Any(static replica => replica.Learner))
-            _refusals.Add(FormattableString.Invariant($"no replica of shard {_shard} leads, its replicas were being changed, and node {gone.Single()}, which is absent, may have completed that; start it with its data"));
+            _refusals.Add(string.Create(CultureInfo.InvariantCulture, $"no replica of shard {_shard} leads, its replicas were being changed, and node "
+                + $"{gone.Single()}, which is absent, may have completed that; start it with its data"));
     }
 
-    // A replica that exists, or has existed, must never be created again under its id: it may have promised and acknowledged. Copies do not tell, because the mark that it was created changes no
-    // generation. So every voter counts as created, and a learner unless its node, which answered, has nothing of it.
+    // A replica that exists, or has existed, must never be created again under its id: it may have promised and acknowledged. Copies do not tell, because the
+    // mark that it was created changes no generation. So every voter counts as created, and a learner unless its node, which answered, has nothing of it.
     private void MarkReplicas(ShardRecord record)
     {
         foreach (var replica in record.Replicas)
@@ -141,15 +154,19 @@ internal sealed class ShardRecovery
             var marked = Copies().SelectMany(static copy => copy.Replicas).FirstOrDefault(other => other.Replica == replica.Replica && other.Created);
             if (marked is not null)
                 (replica.Created, replica.Creator) = (true, marked.Creator);
-            replica.Created |= !replica.Learner || replica.Absent || _replicas.Any(entry => entry.Node == replica.NodeId && (entry.Replica.Replica == replica.Replica || entry.Replica.Replica == 0));
+            replica.Created |= !replica.Learner || replica.Absent
+                || _replicas.Any(entry => entry.Node == replica.NodeId && (entry.Replica.Replica == replica.Replica || entry.Replica.Replica == 0));
         }
     }
 
-    private IEnumerable<ShardRecord> Copies() => _found.Reports.SelectMany(static report => report.Shards).Concat(_found.HeldShards).Where(record => record.ShardId == _shard);
+    private IEnumerable<ShardRecord> Copies() =>
+        _found.Reports.SelectMany(static report => report.Shards).Concat(_found.HeldShards).Where(record => record.ShardId == _shard);
 
-    private IEnumerable<ulong> Generations() => Copies().Select(static record => record.Generation).Concat(ReplicasOf(_found, _shard).Select(static entry => entry.Replica.Generation));
+    private IEnumerable<ulong> Generations() =>
+        Copies().Select(static record => record.Generation).Concat(ReplicasOf(_found, _shard).Select(static entry => entry.Replica.Generation));
 
     // Records that an interrupted recovery has put do not count, because it assigned no epoch to anybody.
-    private IEnumerable<ulong> Epochs() => Copies().Where(record => !_found.HeldShards.Contains(record) || _found.TrustedShards.Contains(record)).Select(static record => record.Epoch)
-        .Concat(ReplicasOf(_found, _shard).Select(static entry => entry.Replica.PromisedEpoch)).Append(0UL);
+    private IEnumerable<ulong> Epochs() =>
+        Copies().Where(record => !_found.HeldShards.Contains(record) || _found.TrustedShards.Contains(record)).Select(static record => record.Epoch)
+            .Concat(ReplicasOf(_found, _shard).Select(static entry => entry.Replica.PromisedEpoch)).Append(0UL);
 }

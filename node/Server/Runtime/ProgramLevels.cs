@@ -3,8 +3,8 @@ using KvCluster.V1;
 namespace KvCluster.Node.Runtime;
 
 /// <summary>
-/// The versions of formats that a program supports, as ranges (cluster.proto, NodeLevels), and their comparison with those in force in a cluster. A later version supports the level before its own too, so that
-/// the nodes of a cluster can be replaced one by one before its level is raised.
+/// The versions of formats that a program supports, as ranges (cluster.proto, NodeLevels), and their comparison with those in force in a cluster. A later
+/// version supports the level before its own too, so that the nodes of a cluster can be replaced one by one before its level is raised.
 /// </summary>
 /// <param name="Format">Of records in the coordinator, data directories and messages between nodes.</param>
 /// <param name="Contract">Of the calls of clients and operators.</param>
@@ -17,8 +17,8 @@ internal sealed record ProgramLevels((uint Min, uint Max) Format, (uint Min, uin
     public const uint FormatOfShardTimes = 2;
 
     /// <summary>
-    /// The format level from which on the coordinator's records may have been rebuilt from the nodes. A program without it would drop what a recovery has put into a shard's record when it changes that
-    /// record. So a recovery puts this level in force, whichever was before: all nodes that take part support it.
+    /// The format level from which on the coordinator's records may have been rebuilt from the nodes. A program without it would drop what a recovery has put
+    /// into a shard's record when it changes that record. So a recovery puts this level in force, whichever was before: all nodes that take part support it.
     /// </summary>
     public const uint FormatOfRecoveries = 3;
 
@@ -40,5 +40,7 @@ internal sealed record ProgramLevels((uint Min, uint Max) Format, (uint Min, uin
     private static (uint Min, uint Max) Read(LevelRange? range) => range is null ? (1, 0) : (range.Min, range.Max);
 
     private static string? WhyNot(string kind, (uint Min, uint Max) supported, uint level) => level >= supported.Min && level <= supported.Max ? null
-        : $"the cluster has {kind} level {level}, but {(supported.Min > supported.Max ? "no level is supported" : supported.Min == supported.Max ? $"only level {supported.Min} is supported" : $"only the levels {supported.Min} to {supported.Max} are supported")}";
+        : $"the cluster has {kind} level {level}, but " + (supported.Min > supported.Max ? "no level is supported"
+            : supported.Min == supported.Max ? $"only level {supported.Min} is supported"
+            : $"only the levels {supported.Min} to {supported.Max} are supported");
 }

@@ -57,7 +57,8 @@ internal sealed class DecisionLog(ShardReplicaContext context, ShardId shard)
     private void Keep(string text, bool alarm)
     {
         // Not modified afterwards.
-        var line = new Decision { UnixUs = (context.Clock.GetUtcNow() - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond, Text = text, Alarm = alarm };
+        var line =
+            new Decision { UnixUs = (context.Clock.GetUtcNow() - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond, Text = text, Alarm = alarm };
         lock (_lock)
         {
             if (_lines.Count == LinesMax)

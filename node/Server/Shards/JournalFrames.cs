@@ -50,7 +50,8 @@ internal sealed class JournalFrames(ShardReplicaContext context, ReplicaJournalV
         {
             // A store that has stopped takes nothing either. Its own first failure is then the cause.
             if (!store.Log.TryAppend(((ReplicaJournalView.Received)body).Body))
-                throw store.Life.Failure ?? new ReplicaHaltedException($"A body from the leader does not chain onto the journal's last record {store.Log.Last.Etag}.");
+                throw store.Life.Failure
+                    ?? new ReplicaHaltedException($"A body from the leader does not chain onto the journal's last record {store.Log.Last.Etag}.");
         }
     }
 

@@ -14,8 +14,8 @@ namespace KvCluster.Node.Shards;
 internal sealed class ReplicaDisk(ShardReplicaContext context, ShardId shard, Action wake) : IDisposable
 {
     /// <summary>
-    /// How long a lack of space counts after it was met. The leader offers a refused snapshot again after <c>SnapshotRetryUs</c>, five seconds; where it has stopped to,
-    /// because the journal suffices by now, the lack is over.
+    /// How long a lack of space counts after it was met. The leader offers a refused snapshot again after <c>SnapshotRetryUs</c>, five seconds; where it has
+    /// stopped to, because the journal suffices by now, the lack is over.
     /// </summary>
     private const long LackUsMax = 30_000_000;
 

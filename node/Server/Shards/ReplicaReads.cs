@@ -101,7 +101,8 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     public ReadSnapshot OpenSnapshot(bool forDigest = false) => journal.Store.OpenSnapshot(forDigest);
 
     /// <summary>
-    /// Has somebody told each time that more is applied, with false, and at the end of the replica, perhaps twice, with true. There is one at a time; null: nobody any more.
+    /// Has somebody told each time that more is applied, with false, and at the end of the replica, perhaps twice, with true. There is one at a time; null:
+    /// nobody any more.
     /// </summary>
     /// <param name="follower">Called on the writer executor, or once by this call. Must not block.</param>
     public void Follow(Action<bool>? follower)

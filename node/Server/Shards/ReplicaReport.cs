@@ -75,14 +75,16 @@ internal sealed class ReplicaReport(
             (generation, epoch, version) = (view.Record.Generation, Math.Max(core.Epoch, view.Record.Epoch), view.Version);
         }).ConfigureAwait(false);
         var held = Store.Durable.Control;
-        return (Math.Max(generation, held.Generation), Math.Max(epoch, held.PromisedEpoch), RecordVersion.Max(version, new RecordVersion(held.Recovery, held.CoordinatorRevision)));
+        return (Math.Max(generation, held.Generation), Math.Max(
+            epoch, held.PromisedEpoch), RecordVersion.Max(version, new RecordVersion(held.Recovery, held.CoordinatorRevision)));
     }
 
     /// <summary>What binds it; null if it has failed or stopped.</summary>
     public async Task<ReplicaPromises?> PromisesAsync()
     {
         ReplicaPromises? promises = null;
-        await mailbox.VisitAsync(() => promises = new ReplicaPromises(Store.Durable.Control, core.View.Record, core.Epoch, core.Role == ReplicaRole.Leader, context.Incarnation)).ConfigureAwait(false);
+        await mailbox.VisitAsync(() => promises = new ReplicaPromises(
+            Store.Durable.Control, core.View.Record, core.Epoch, core.Role == ReplicaRole.Leader, context.Incarnation)).ConfigureAwait(false);
         return promises;
     }
 
@@ -125,14 +127,17 @@ internal sealed class ReplicaReport(
             SnapshotStored = follower.SnapshotStored,
             SnapshotVerified = follower.SnapshotVerified,
         });
-        return new LeaderView(Store.Durable.Control.ReplicaId, core.Epoch, core.Committed, core.IsQuiescent, core.View.Record, [.. followers]) { DigestsAgree = core.DigestsAgree };
+        return new LeaderView(
+            Store.Durable.Control.ReplicaId, core.Epoch, core.Committed, core.IsQuiescent, core.View.Record,
+            [.. followers]) { DigestsAgree = core.DigestsAgree };
     }
 
     private ReplicaReading Read()
     {
         var role = core.Role;
         // A quiescent leader has no lease between its heartbeats, and some of these may be lost.
-        var isFollowed = role == ReplicaRole.Leader && (reads.HasLease || (core.IsQuiescent && reads.AgeUs <= QuiescentRoundsUnansweredMax * (ulong)context.Replication.QuiescentIntervalUs));
+        var isFollowed = role == ReplicaRole.Leader
+            && (reads.HasLease || (core.IsQuiescent && reads.AgeUs <= QuiescentRoundsUnansweredMax * (ulong)context.Replication.QuiescentIntervalUs));
         return new ReplicaReading
         {
             Shard = Shard,
@@ -168,7 +173,8 @@ internal sealed class ReplicaReport(
             Generation = record.Generation,
             Epoch = record.Epoch,
             Leader = record.Leader,
-            Replicas = { record.Replicas.Select(static replica => new RecordedReplica { Replica = replica.Replica, Node = replica.Node, Learner = replica.Learner, Created = replica.Created }) },
+            Replicas = { record.Replicas.Select(static replica =>
+                new RecordedReplica { Replica = replica.Replica, Node = replica.Node, Learner = replica.Learner, Created = replica.Created }) },
         };
         detail.Rests = core.IsQuiescent;
         detail.LeaseLeftUs = Math.Max(0, core.LeaseEndUs - nowUs);

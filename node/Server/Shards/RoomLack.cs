@@ -1,8 +1,8 @@
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// The disk had no space for what a replica needs in order to be created, opened or rebuilt from its peers. Each time that this is found makes another object, so that
-/// whoever has made room can tell whether it was enough.
+/// The disk had no space for what a replica needs in order to be created, opened or rebuilt from its peers. Each time that this is found makes another object,
+/// so that whoever has made room can tell whether it was enough.
 /// </summary>
 /// <param name="reason">What was needed, for people.</param>
 /// <param name="atUs">When it was found, by the clock of whoever found it.</param>

@@ -4,9 +4,10 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// Restarts the countdowns of sessions for their callers, beside the journal, so that a stalled disk ends no session whose callers are heard. Any thread. It is a read: the countdowns are
-/// restarted first, and then this leadership is confirmed as for a read that arrived before. Only where a record says what was left of a session, another record says first that this does not
-/// hold any more: a new leader that knew only the former would end a session whose caller was answered.
+/// Restarts the countdowns of sessions for their callers, beside the journal, so that a stalled disk ends no session whose callers are heard. Any thread. It is
+/// a read: the countdowns are restarted first, and then this leadership is confirmed as for a read that arrived before. Only where a record says what was left
+/// of a session, another record says first that this does not hold any more: a new leader that knew only the former would end a session whose caller was
+/// answered.
 /// </summary>
 /// <param name="reads">Confirms the leadership.</param>
 /// <param name="writes">Takes what must be recorded.</param>
@@ -25,7 +26,8 @@ internal sealed class SessionKeeping(ReplicaReads reads, ReplicaWrites writes, R
         for (var leadership = 0; leadership < LeadershipsMax && Restart(sessions.Span, leftMs, out var forget) is { } lifetimes; leadership++)
         {
             // The change is applied whether or not somebody waits for it.
-            if (forget is not null && await writes.SubmitAsync(forget).AsTask().WaitAsync(cancellationToken).ConfigureAwait(false) is { Outcome: not WriteOutcome.Applied } refused)
+            if (forget is not null && await writes.SubmitAsync(forget).AsTask().WaitAsync(cancellationToken)
+                .ConfigureAwait(false) is { Outcome: not WriteOutcome.Applied } refused)
                 return new SessionsKept(null, IsEnding: false, refused.Outcome is WriteOutcome.NotLeader or WriteOutcome.OutcomeUnknown ? null : refused);
             if (TryAnswer(lifetimes, sessions.Span, leftMs, isConfirmed: false, out var kept))
                 return kept;
@@ -54,7 +56,9 @@ internal sealed class SessionKeeping(ReplicaReads reads, ReplicaWrites writes, R
         return lifetimes;
     }
 
-    /// <summary>The second half: whether the answer may leave, because the lease covers it, or a round that began after the first half has confirmed the leadership.</summary>
+    /// <summary>
+    /// The second half: whether the answer may leave, because the lease covers it, or a round that began after the first half has confirmed the leadership.
+    /// </summary>
     public bool TryAnswer(SessionLifetimes lifetimes, ReadOnlySpan<UInt128> sessions, ulong[] leftMs, bool isConfirmed, out SessionsKept kept)
     {
         kept = default;

@@ -58,13 +58,15 @@ internal sealed class ShardReplica : IAsyncDisposable
         Quarantine = new Quarantine(context, _core, _journal, Mailbox, _life);
         _notices = new StoreNotices(_core, Reads, Mailbox, context.Telemetry, _life);
         _stores = new StoreSwitch(_journal, _notices);
-        _snapshots = new SnapshotTransfers(context.Storage, Mailbox.Add, action => Mailbox.Leave(action), _stores.TryStop, _stores.LackRoom, _stores.Use, _life.Fail)
+        _snapshots = new SnapshotTransfers(
+            context.Storage, Mailbox.Add, action => Mailbox.Leave(action), _stores.TryStop, _stores.LackRoom, _stores.Use, _life.Fail)
         {
             RoomKnown = _disk.KnowRoom,
         };
         Report = new ReplicaReport(context, _core, _journal, Reads, _published, _disk, decisions, Mailbox, _life);
         var performer = new EffectPerformer(
-            context, _core, _journal, new JournalFrames(context, _journal, atOnce), _snapshots, Reads, Orders, _published, decisions, Mailbox, atOnce, Quarantine);
+            context,
+            _core, _journal, new JournalFrames(context, _journal, atOnce), _snapshots, Reads, Orders, _published, decisions, Mailbox, atOnce, Quarantine);
         _loop = new EventLoop(context, _life, _core, performer, _journal, _notices, Mailbox, _timer, Reads, _published, _disk, atOnce);
     }
 

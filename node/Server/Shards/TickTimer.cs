@@ -1,6 +1,8 @@
 namespace KvCluster.Node.Shards;
 
-/// <summary>Wakes a replica when its core's next tick is due. Its timer fires on any thread; everything else is called on the shard's writer executor.</summary>
+/// <summary>
+/// Wakes a replica when its core's next tick is due. Its timer fires on any thread; everything else is called on the shard's writer executor.
+/// </summary>
 internal sealed class TickTimer : IAsyncDisposable
 {
     // Divides the heartbeat interval, and is short compared to any timeout.

@@ -5,7 +5,8 @@ namespace KvCluster.Node.Telemetry;
 /// <summary>Counts calls by their duration. Any thread, without a lock. A read while calls end may miss the newest.</summary>
 internal sealed class CallDurations
 {
-    private static readonly long[] BoundsTicks = [.. Buckets.Seconds.HistogramBucketBoundaries!.Select(seconds => (long)Math.Round(seconds * TimeSpan.TicksPerSecond))];
+    private static readonly long[] BoundsTicks =
+        [.. Buckets.Seconds.HistogramBucketBoundaries!.Select(seconds => (long)Math.Round(seconds * TimeSpan.TicksPerSecond))];
 
     private readonly long[] _calls = new long[BoundsTicks.Length + 1];
 
@@ -40,7 +41,8 @@ internal sealed class CallDurations
         return message;
     }
 
-    // The duration below which the share of the calls is, interpolated linearly within its bucket, in microseconds; 0 without calls, and the last bound if it is beyond that.
+    // The duration below which the share of the calls is, interpolated linearly within its bucket, in microseconds; 0 without calls, and the last bound if it
+    // is beyond that.
     private static long PercentileUs(long[] calls, double share)
     {
         var rank = share * calls.Sum();

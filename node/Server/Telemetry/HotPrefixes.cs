@@ -74,7 +74,9 @@ internal sealed class HotPrefixes(TimeProvider clock)
             var hottest = _counters.Select(static counter => (Prefix: counter.Key, Least: counter.Value.Count - counter.Value.Error))
                 .Where(static counter => counter.Least > 0)
                 .OrderByDescending(static counter => counter.Least).ThenBy(static counter => counter.Prefix.Length).Take(ShownMax);
-            return ([.. hottest.Select(static counter => new HotPrefix { Prefix = ByteString.CopyFrom(counter.Prefix), Samples = (ulong)counter.Least })], (ulong)_samples);
+            return (
+                [.. hottest.Select(static counter => new HotPrefix { Prefix = ByteString.CopyFrom(counter.Prefix), Samples = (ulong)counter.Least })],
+                (ulong)_samples);
         }
     }
 

@@ -29,11 +29,13 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private const string Use = "kvcluster.use";
 
     // Each role is reported with its count, including 0: a series that is pushed and then no longer reported keeps its last value for minutes.
-    private static readonly (ReplicaRole? Role, string Name)[] Roles = [.. Enum.GetValues<ReplicaRole>().Select(role => ((ReplicaRole?)role, NameOf(role))), (null, "failed")];
+    private static readonly (ReplicaRole? Role, string Name)[] Roles =
+        [.. Enum.GetValues<ReplicaRole>().Select(role => ((ReplicaRole?)role, NameOf(role))), (null, "failed")];
 
     private static readonly (MemoryUse Use, string Name)[] MemoryUses =
     [
-        (MemoryUse.ChangedPages, "changed_pages"), (MemoryUse.ReaderPages, "reader_pages"), (MemoryUse.DigestPages, "digest_pages"), (MemoryUse.FreePages, "free_pages"),
+        (MemoryUse.ChangedPages, "changed_pages"),
+        (MemoryUse.ReaderPages, "reader_pages"), (MemoryUse.DigestPages, "digest_pages"), (MemoryUse.FreePages, "free_pages"),
         (MemoryUse.Journal, "journal"), (MemoryUse.JournalIndex, "journal_index"), (MemoryUse.Requests, "requests"),
     ];
 
@@ -85,26 +87,40 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter = new Meter(Name, null, [new Tag("kvcluster.node", BoxedNode.Of(identity.Node))]);
         _requests = Seconds("kvcluster.node.request.duration", "Duration of answered client calls, from arrival to answer.");
         _refused = Counter("kvcluster.node.request.refused", "{request}", "Client calls that were refused, by reason.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.connections.left", static () => ConnectionLimit.Left.Count, "{connection}", "Client connections that have ended while the server was still at work on them. Of those that many calls were reset on, some stay until memory is collected.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Client connections that are not being read at the moment, because the thread pool of the process is busy.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.request.active", () => Interlocked.Read(ref _activeRequests), "{request}", "Client calls in progress.");
-        _transactionOperations = _meter.CreateHistogram("kvcluster.node.transaction.operations", "{operation}", "Operations merged into one transaction.", null, Buckets.Counts);
+        _meter.CreateObservableUpDownCounter("kvcluster.node.connections.left", static () => ConnectionLimit.Left.Count, "{connection}", "Client connections "
+            + "that have ended while the server was still at work on them. Of those that many calls were reset on, some stay until memory is collected.");
+        _meter.CreateObservableUpDownCounter(
+            "kvcluster.node.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}",
+            "Client connections that are not being read at the moment, because the thread pool of the process is busy.");
+        _meter.CreateObservableUpDownCounter(
+            "kvcluster.node.request.active", () => Interlocked.Read(ref _activeRequests), "{request}", "Client calls in progress.");
+        _transactionOperations = _meter.CreateHistogram(
+            "kvcluster.node.transaction.operations", "{operation}", "Operations merged into one transaction.", null, Buckets.Counts);
         _transactionWait = Seconds("kvcluster.node.transaction.wait.duration", "Time that the first request of a merged transaction waited in the queue.");
         _journalWrite = Seconds("kvcluster.node.journal.write.duration", "Duration of one journal write, until it is on stable storage.");
         _journalWriteSize = _meter.CreateHistogram("kvcluster.node.journal.write.size", "By", "Bytes of one journal write.", null, Buckets.Bytes);
         _commit = Seconds("kvcluster.node.commit.duration", "At a leader: time from handing a record to the journal until a majority has it.");
         _followerAck = Seconds("kvcluster.node.follower.ack.duration", "At a leader: time from handing a record to the journal until a follower has it.");
-        _checkpoint = _meter.CreateHistogram("kvcluster.node.checkpoint.duration", "s", "Duration of one checkpoint, pauses included.", null, Buckets.LongSeconds);
-        _checkpointSize = _meter.CreateHistogram("kvcluster.node.checkpoint.size", "By", "Bytes of changed pages that one checkpoint wrote.", null, Buckets.Bytes);
-        _expiryDelay = Seconds("kvcluster.node.expiry.delay.duration", "At a leader: for each record in which keys expire, how late the first of them does, by shard time.");
+        _checkpoint = _meter.CreateHistogram(
+            "kvcluster.node.checkpoint.duration", "s", "Duration of one checkpoint, pauses included.", null, Buckets.LongSeconds);
+        _checkpointSize = _meter.CreateHistogram(
+            "kvcluster.node.checkpoint.size", "By", "Bytes of changed pages that one checkpoint wrote.", null, Buckets.Bytes);
+        _expiryDelay = Seconds(
+            "kvcluster.node.expiry.delay.duration", "At a leader: for each record in which keys expire, how late the first of them does, by shard time.");
         _coordinatorCalls = Seconds("kvcluster.node.coordinator.call.duration", "Duration of calls to the coordinator.");
         // No value yet counts as 1, because a node serves only after it has followed the coordinator.
-        _meter.CreateObservableGauge("kvcluster.node.coordinator.followed", () => _coordinatorFollowed?.Invoke() == false ? 0L : 1L, "{coordinator}", "1 if the node goes by the coordinator's records, 0 if those are lost, older than what it has seen, or of another cluster.");
-        _meter.CreateObservableGauge("kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}", "1 if the coordinator answered the last call, else 0.");
-        _meter.CreateObservableGauge("kvcluster.node.coordinator.snapshot.age", CoordinatorSnapshotAge, "s", "Age of the newest snapshot of the coordinator's data that the node knows of. Absent if it knows of none.");
+        _meter.CreateObservableGauge(
+            "kvcluster.node.coordinator.followed", () => _coordinatorFollowed?.Invoke() == false ? 0L : 1L, "{coordinator}",
+            "1 if the node goes by the coordinator's records, 0 if those are lost, older than what it has seen, or of another cluster.");
+        _meter.CreateObservableGauge(
+            "kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}",
+            "1 if the coordinator answered the last call, else 0.");
+        _meter.CreateObservableGauge("kvcluster.node.coordinator.snapshot.age", CoordinatorSnapshotAge, "s", "Age of the newest snapshot of the coordinator's "
+            + "data that the node knows of. Absent if it knows of none.");
         _meter.CreateObservableGauge("kvcluster.node.info", () => InfoOf(identity), "{node}", "Always 1. The node and its version are labels.");
         _replicas = _meter.CreateObservableUpDownCounter("kvcluster.node.replicas", ReplicasByRole, "{replica}", "Replicas of this node, by role.");
-        _meter.CreateObservableCounter("kvcluster.node.starts", () => (long)(identity.Incarnation >> 32), "{start}", "Starts of the node with this data directory.");
+        _meter.CreateObservableCounter(
+            "kvcluster.node.starts", () => (long)(identity.Incarnation >> 32), "{start}", "Starts of the node with this data directory.");
         ObserveEvents();
         ObserveReplicas();
         ObserveShards();
@@ -305,21 +321,37 @@ internal sealed class NodeMetrics : IAsyncDisposable
     // Rare events, reported as 0 from the start: the increase of a series that begins with its first event would not be seen.
     private void ObserveEvents()
     {
-        _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, those of transfers included.");
-        _meter.CreateObservableCounter("kvcluster.node.transfers", () => Both(Result, ("done", _transfersDone), ("refused", _transfersRefused)), "{transfer}", "Leadership transfers that replicas of this node were asked for, by outcome.");
+        _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, "
+            + "those of transfers included.");
+        _meter.CreateObservableCounter(
+            "kvcluster.node.transfers", () => Both(Result, ("done", _transfersDone), ("refused", _transfersRefused)), "{transfer}",
+            "Leadership transfers that replicas of this node were asked for, by outcome.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.watchers", () => _watchers?.Invoke() ?? 0, "{watcher}", "Watches in progress.");
-        _meter.CreateObservableGauge("kvcluster.node.watch.lag", () => _watchLag?.Invoke() ?? 0, "{change}", "Changes that the slowest watcher of the node has not been sent yet. It lags in the journal, and ends with COMPACTED when that no longer has them.");
-        _meter.CreateObservableCounter("kvcluster.node.calls.refused", () => _calls?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open. They are counted nowhere else.");
-        _meter.CreateObservableCounter("kvcluster.node.calls.gone", () => _calls?.CallsGone ?? 0, "{call}", "Calls that were not begun because their caller went away or their deadline passed while their request arrived. They are counted nowhere else.");
-        _meter.CreateObservableCounter("kvcluster.node.loops.failed", () => LoopFailures.Total, "{failure}", "Iterations of background loops that ended with an unexpected exception. The log says which.");
-        _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "Events that an operator must look at. The log describes each.");
-        _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees computed in the background to compare replicas.");
-        _meter.CreateObservableCounter("kvcluster.node.quarantines", () => Volatile.Read(ref _quarantines), "{replica}", "Replicas that were quarantined because their tree differs from their peers'.");
-        _meter.CreateObservableCounter("kvcluster.node.replica.failures", () => Volatile.Read(ref _failures), "{replica}", "Replicas that failed, quarantines included.");
-        _meter.CreateObservableCounter("kvcluster.node.keys.expired", () => Volatile.Read(ref _expired), "{key}", "Keys that leaders on this node have ended because they had expired.");
-        _meter.CreateObservableCounter("kvcluster.node.sessions.ended", () => Volatile.Read(ref _sessionsEnded), "{session}", "Sessions that leaders on this node have ended because no KeepAlive came for their lifetime.");
-        _meter.CreateObservableCounter("kvcluster.node.stalls", StallsByReason, "{stall}", "Times that a writer thread, the node's timers or its thread pool stalled for 250 ms or more, by cause.");
-        _meter.CreateObservableCounter("kvcluster.node.snapshots", () => Both(Direction, ("sent", _snapshotsSent), ("received", _snapshotsReceived)), "{snapshot}", "Snapshots sent to a follower or received from a leader because the journal did not reach back far enough, by direction.");
+        _meter.CreateObservableGauge("kvcluster.node.watch.lag", () => _watchLag?.Invoke() ?? 0, "{change}", "Changes that the slowest watcher of the node has "
+            + "not been sent yet. It lags in the journal, and ends with COMPACTED when that no longer has them.");
+        _meter.CreateObservableCounter("kvcluster.node.calls.refused", () => _calls?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many "
+            + "were open. They are counted nowhere else.");
+        _meter.CreateObservableCounter("kvcluster.node.calls.gone", () => _calls?.CallsGone ?? 0, "{call}", "Calls that were not begun because their caller "
+            + "went away or their deadline passed while their request arrived. They are counted nowhere else.");
+        _meter.CreateObservableCounter("kvcluster.node.loops.failed", () => LoopFailures.Total, "{failure}", "Iterations of background loops that ended with "
+            + "an unexpected exception. The log says which.");
+        _meter.CreateObservableCounter(
+            "kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "Events that an operator must look at. The log describes each.");
+        _meter.CreateObservableCounter(
+            "kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees computed in the background to compare replicas.");
+        _meter.CreateObservableCounter("kvcluster.node.quarantines", () => Volatile.Read(ref _quarantines), "{replica}", "Replicas that were quarantined "
+            + "because their tree differs from their peers'.");
+        _meter.CreateObservableCounter(
+            "kvcluster.node.replica.failures", () => Volatile.Read(ref _failures), "{replica}", "Replicas that failed, quarantines included.");
+        _meter.CreateObservableCounter(
+            "kvcluster.node.keys.expired", () => Volatile.Read(ref _expired), "{key}", "Keys that leaders on this node have ended because they had expired.");
+        _meter.CreateObservableCounter("kvcluster.node.sessions.ended", () => Volatile.Read(ref _sessionsEnded), "{session}", "Sessions that leaders on this "
+            + "node have ended because no KeepAlive came for their lifetime.");
+        _meter.CreateObservableCounter("kvcluster.node.stalls", StallsByReason, "{stall}", "Times that a writer thread, the node's timers or its thread pool "
+            + "stalled for 250 ms or more, by cause.");
+        _meter.CreateObservableCounter(
+            "kvcluster.node.snapshots", () => Both(Direction, ("sent", _snapshotsSent), ("received", _snapshotsReceived)), "{snapshot}",
+            "Snapshots sent to a follower or received from a leader because the journal did not reach back far enough, by direction.");
     }
 
     // The age is told by the wall clock, because another machine may have taken the snapshot.
@@ -337,10 +369,17 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     private void ObserveReplicas()
     {
-        _meter.CreateObservableUpDownCounter("kvcluster.node.shards.leaderless", () => _reading.Replicas.LongCount(replica => replica.IsLeaderless), "{replica}", "Replicas that know no leader of their shard, or lead it without a majority.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.shards.led", () => _reading.Replicas.LongCount(replica => replica.IsFollowed), "{replica}", "Replicas that lead their shard with a majority.");
-        _meter.CreateObservableGauge("kvcluster.node.map.shards", () => _reading.MapShards, "{shard}", "Shards of the whole cluster, according to this node's shard map.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.leased", () => _reading.Replicas.LongCount(replica => replica.HasLease), "{replica}", "Leaders with a lease, which answer reads without asking their followers. A quiescent leader has none.");
+        _meter.CreateObservableUpDownCounter(
+            "kvcluster.node.shards.leaderless", () => _reading.Replicas.LongCount(replica => replica.IsLeaderless), "{replica}",
+            "Replicas that know no leader of their shard, or lead it without a majority.");
+        _meter.CreateObservableUpDownCounter(
+            "kvcluster.node.shards.led", () => _reading.Replicas.LongCount(replica => replica.IsFollowed), "{replica}",
+            "Replicas that lead their shard with a majority.");
+        _meter.CreateObservableGauge(
+            "kvcluster.node.map.shards", () => _reading.MapShards, "{shard}", "Shards of the whole cluster, according to this node's shard map.");
+        _meter.CreateObservableUpDownCounter(
+            "kvcluster.node.replicas.leased", () => _reading.Replicas.LongCount(replica => replica.HasLease), "{replica}",
+            "Leaders with a lease, which answer reads without asking their followers. A quiescent leader has none.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.impaired", () => ByDisk(), "{replica}", "Replicas whose disk is slow or full.");
     }
 
@@ -353,13 +392,21 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     private void ObserveShards()
     {
-        _meter.CreateObservableGauge("kvcluster.node.shard.epoch", () => ByShard(replica => (long)replica.Epoch), "{epoch}", "Epoch that the replica leads or follows. An increase is a change of leader.");
-        _meter.CreateObservableGauge("kvcluster.node.shard.leading", () => ByShard(replica => replica.Role == ReplicaRole.Leader ? 1 : 0), "{leader}", "1 if the replica leads the shard, else 0.");
-        _meter.CreateObservableCounter("kvcluster.node.shard.changes", () => ByShard(replica => (long)replica.Change), "{change}", "Number of the shard's last change that this replica has applied. Its rate is the rate of the shard's writes.");
-        _meter.CreateObservableGauge("kvcluster.node.shard.snapshot.age", () => ByShard(replica => replica.SnapshotAge.TotalSeconds), "s", "Age of the replica's oldest open snapshot.");
-        _meter.CreateObservableGauge("kvcluster.node.shard.pinned.size", () => ByShard(replica => replica.PinnedBytes), "By", "Memory and file space that the replica's open snapshots, and checkpoints being sent, keep from being reused.");
-        _meter.CreateObservableGauge("kvcluster.node.follower.lag.size", () => ByFollower(follower => follower.LagBytes), "By", "At a leader: bytes of journal that the follower has not acknowledged.");
-        _meter.CreateObservableGauge("kvcluster.node.follower.lag.changes", () => ByFollower(follower => follower.LagChanges), "{change}", "At a leader: changes that the follower has not acknowledged.");
+        _meter.CreateObservableGauge("kvcluster.node.shard.epoch", () => ByShard(replica => (long)replica.Epoch), "{epoch}", "Epoch that the replica leads or "
+            + "follows. An increase is a change of leader.");
+        _meter.CreateObservableGauge(
+            "kvcluster.node.shard.leading", () => ByShard(replica => replica.Role == ReplicaRole.Leader ? 1 : 0), "{leader}",
+            "1 if the replica leads the shard, else 0.");
+        _meter.CreateObservableCounter("kvcluster.node.shard.changes", () => ByShard(replica => (long)replica.Change), "{change}", "Number of the shard's last "
+            + "change that this replica has applied. Its rate is the rate of the shard's writes.");
+        _meter.CreateObservableGauge(
+            "kvcluster.node.shard.snapshot.age", () => ByShard(replica => replica.SnapshotAge.TotalSeconds), "s", "Age of the replica's oldest open snapshot.");
+        _meter.CreateObservableGauge("kvcluster.node.shard.pinned.size", () => ByShard(replica => replica.PinnedBytes), "By", "Memory and file space that the "
+            + "replica's open snapshots, and checkpoints being sent, keep from being reused.");
+        _meter.CreateObservableGauge("kvcluster.node.follower.lag.size", () => ByFollower(follower => follower.LagBytes), "By", "At a leader: bytes of journal "
+            + "that the follower has not acknowledged.");
+        _meter.CreateObservableGauge("kvcluster.node.follower.lag.changes", () => ByFollower(follower => follower.LagChanges), "{change}", "At a leader: "
+            + "changes that the follower has not acknowledged.");
     }
 
     private IEnumerable<Measurement<T>> ByShard<T>(Func<ReplicaReading, T> value)
@@ -367,15 +414,21 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _reading.Replicas.Take(_shardSeriesMax).Select(replica => new Measurement<T>(value(replica), new Tag(RpcTags.Shard, replica.Shard.Value)));
 
     private IEnumerable<Measurement<long>> ByFollower(Func<FollowerReading, long> value) => _reading.Replicas.Take(_shardSeriesMax).SelectMany(replica =>
-        replica.Followers.Select(follower => new Measurement<long>(value(follower), new Tag(RpcTags.Shard, replica.Shard.Value), new Tag(RpcTags.Peer, BoxedNode.Of(follower.Node)))));
+        replica.Followers.Select(follower => new Measurement<long>(
+            value(follower), new Tag(RpcTags.Shard, replica.Shard.Value), new Tag(RpcTags.Peer, BoxedNode.Of(follower.Node)))));
 
     private void ObservePeers()
     {
-        _meter.CreateObservableGauge("kvcluster.node.peer.lag.size", () => ByPeer(follower => follower.LagBytes), "By", "Greatest lag of that node's replicas behind leaders on this node, in bytes of journal, over all shards.");
-        _meter.CreateObservableGauge("kvcluster.node.peer.lag.changes", () => ByPeer(follower => follower.LagChanges), "{change}", "Greatest lag of that node's replicas behind leaders on this node, in changes, over all shards.");
-        _meter.CreateObservableGauge("kvcluster.node.peer.connected", () => Links(link => link.IsUp ? 1 : 0), "{stream}", "1 if the stream to that node is open and something was received on it within the last few seconds, else 0.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.peer.waiting.size", () => Links(link => link.WaitingBytes), "By", "Bytes of frames waiting to be sent to that node.");
-        _meter.CreateObservableCounter("kvcluster.node.peer.dropped", () => Links(link => link.Dropped), "{frame}", "Frames for that node that were dropped because there was no credit or no stream. What matters is sent again.");
+        _meter.CreateObservableGauge("kvcluster.node.peer.lag.size", () => ByPeer(follower => follower.LagBytes), "By", "Greatest lag of that node's replicas "
+            + "behind leaders on this node, in bytes of journal, over all shards.");
+        _meter.CreateObservableGauge("kvcluster.node.peer.lag.changes", () => ByPeer(follower => follower.LagChanges), "{change}", "Greatest lag of that "
+            + "node's replicas behind leaders on this node, in changes, over all shards.");
+        _meter.CreateObservableGauge("kvcluster.node.peer.connected", () => Links(link => link.IsUp ? 1 : 0), "{stream}", "1 if the stream to that node is "
+            + "open and something was received on it within the last few seconds, else 0.");
+        _meter.CreateObservableUpDownCounter(
+            "kvcluster.node.peer.waiting.size", () => Links(link => link.WaitingBytes), "By", "Bytes of frames waiting to be sent to that node.");
+        _meter.CreateObservableCounter("kvcluster.node.peer.dropped", () => Links(link => link.Dropped), "{frame}", "Frames for that node that were dropped "
+            + "because there was no credit or no stream. What matters is sent again.");
     }
 
     private IEnumerable<Measurement<long>> ByPeer(Func<FollowerReading, long> value) => _reading.Replicas.SelectMany(replica => replica.Followers)
@@ -387,24 +440,40 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private void ObserveStores()
     {
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.keys", () => Sum(replica => replica.Keys), "{key}", "Keys in this node's replicas.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.sessions.lifetime", () => Sum(replica => replica.SessionsWithLifetime), "{session}", "Sessions with a lifetime that leaders on this node count down.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.store.data.size", () => Sum(replica => replica.DataBytes), "By", "Length of the data files of this node's replicas, including holes, which take no space on the disk.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.store.data.allocated.size", () => Sum(replica => replica.DataAllocatedBytes), "By", "Space on the disk that the data files of this node's replicas take.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.size", () => Sum(replica => replica.JournalBytes), "By", "Size of the journals of this node's replicas.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.kept.size", () => Sum(replica => replica.JournalKeptBytes), "By", "The part of these journals that is kept for followers, beyond what a restart needs.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.store.changed.size", () => Sum(replica => replica.ChangedBytes), "By", "Changed pages in memory, which checkpoints will write or readers still need.");
+        _meter.CreateObservableUpDownCounter(
+            "kvcluster.node.sessions.lifetime", () => Sum(replica => replica.SessionsWithLifetime), "{session}",
+            "Sessions with a lifetime that leaders on this node count down.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.data.size", () => Sum(replica => replica.DataBytes), "By", "Length of the data files of "
+            + "this node's replicas, including holes, which take no space on the disk.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.data.allocated.size", () => Sum(replica => replica.DataAllocatedBytes), "By", "Space on the "
+            + "disk that the data files of this node's replicas take.");
+        _meter.CreateObservableUpDownCounter(
+            "kvcluster.node.store.journal.size", () => Sum(replica => replica.JournalBytes), "By", "Size of the journals of this node's replicas.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.kept.size", () => Sum(replica => replica.JournalKeptBytes), "By", "The part of "
+            + "these journals that is kept for followers, beyond what a restart needs.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.changed.size", () => Sum(replica => replica.ChangedBytes), "By", "Changed pages in memory, "
+            + "which checkpoints will write or readers still need.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.readers", () => Sum(replica => replica.Readers), "{reader}", "Open snapshots.");
-        _meter.CreateObservableGauge("kvcluster.node.store.snapshot.age", () => _reading.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s", "Age of the oldest open snapshot.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.store.pinned.size", () => Sum(replica => replica.PinnedBytes), "By", "Memory and file space that open snapshots, and checkpoints being sent, keep from being reused.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.memory.used.size", MemoryByUse, "By", "Memory that the stores of this node use, by use. The sum is what the budget bounds.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.memory.budget.size", () => _stores?.Budget ?? 0, "By", "The memory that the stores of this node may use together.");
-        _meter.CreateObservableCounter("kvcluster.node.memory.held.duration", () => _stores?.HeldBack.TotalSeconds ?? 0, "s", "Time for which stores were held back because the node's memory was near its budget, summed over the stores.");
+        _meter.CreateObservableGauge(
+            "kvcluster.node.store.snapshot.age", () => _reading.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s",
+            "Age of the oldest open snapshot.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.pinned.size", () => Sum(replica => replica.PinnedBytes), "By", "Memory and file space that "
+            + "open snapshots, and checkpoints being sent, keep from being reused.");
+        _meter.CreateObservableUpDownCounter(
+            "kvcluster.node.memory.used.size", MemoryByUse, "By", "Memory that the stores of this node use, by use. The sum is what the budget bounds.");
+        _meter.CreateObservableUpDownCounter(
+            "kvcluster.node.memory.budget.size", () => _stores?.Budget ?? 0, "By", "The memory that the stores of this node may use together.");
+        _meter.CreateObservableCounter("kvcluster.node.memory.held.duration", () => _stores?.HeldBack.TotalSeconds ?? 0, "s", "Time for which stores were held "
+            + "back because the node's memory was near its budget, summed over the stores.");
         _meter.CreateObservableGauge("kvcluster.node.disk.size", () => OfDisk(disk => disk.Bytes), "By", "Size of the file system of the data directory.");
-        _meter.CreateObservableGauge("kvcluster.node.disk.free.size", () => OfDisk(disk => disk.FreeBytes), "By", "Free space on the file system of the data directory.");
-        _meter.CreateObservableGauge("kvcluster.node.aside.size", () => OfDisk(disk => disk.AsideBytes), "By", "Size of the replicas that were set aside and that nobody has deleted yet. Read every ten seconds.");
+        _meter.CreateObservableGauge(
+            "kvcluster.node.disk.free.size", () => OfDisk(disk => disk.FreeBytes), "By", "Free space on the file system of the data directory.");
+        _meter.CreateObservableGauge("kvcluster.node.aside.size", () => OfDisk(disk => disk.AsideBytes), "By", "Size of the replicas that were set aside and "
+            + "that nobody has deleted yet. Read every ten seconds.");
     }
 
-    private IEnumerable<Measurement<long>> MemoryByUse() => MemoryUses.Select(use => new Measurement<long>(_stores?.UsedFor(use.Use) ?? 0, new Tag(Use, use.Name)));
+    private IEnumerable<Measurement<long>> MemoryByUse() =>
+        MemoryUses.Select(use => new Measurement<long>(_stores?.UsedFor(use.Use) ?? 0, new Tag(Use, use.Name)));
 
     private IEnumerable<Measurement<long>> OfDisk(Func<DiskReading, long> value) => _reading.Disk is { } disk ? [new Measurement<long>(value(disk))] : [];
 

@@ -43,9 +43,11 @@ internal sealed record Stall(string What, string Where, TimeSpan Length, string 
             : Unknown;
         var text = string.Create(
             CultureInfo.InvariantCulture,
-            $"{reason}; within {Ms(span)} ms the process paused {Ms(paused)} ms for collections, compiled for {Ms(compiled)} ms and took {allFaults} major faults, and the machine lacked processors for {Ms(pressed)} ms");
+            $"{reason}; within {Ms(span)} ms the process paused {Ms(paused)} ms for collections, compiled for {Ms(compiled)} ms and took {allFaults} major "
+            + $"faults, and the machine lacked processors for {Ms(pressed)} ms");
         if (isOfThread)
-            text += string.Create(CultureInfo.InvariantCulture, $"; the thread ran {Ms(ran)} ms, waited {Ms(waited)} ms for a processor and took {faults} major faults");
+            text += string.Create(
+                CultureInfo.InvariantCulture, $"; the thread ran {Ms(ran)} ms, waited {Ms(waited)} ms for a processor and took {faults} major faults");
         return new Stall(what, where, length, reason, text);
     }
 

@@ -131,7 +131,9 @@ internal sealed partial class StallWatch : IAsyncDisposable
             if (_pool.Take() is not { } waited)
                 return;
             if (waited >= Threshold)
-                Report(Stall.Of("thread pool", string.Create(CultureInfo.InvariantCulture, $"{ThreadPool.ThreadCount} threads"), waited, _beforePool, Vitals.Read(thread: null)));
+                Report(Stall.Of(
+                    "thread pool", string.Create(CultureInfo.InvariantCulture, $"{ThreadPool.ThreadCount} threads"), waited, _beforePool,
+                    Vitals.Read(thread: null)));
         }
         if (_pool.TryQueue())
             _beforePool = Own;

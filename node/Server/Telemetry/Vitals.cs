@@ -56,7 +56,8 @@ internal readonly record struct Vitals(
     internal static (TimeSpan Ran, TimeSpan Waited) ParseScheduled(ReadOnlySpan<char> line)
     {
         Span<Range> fields = stackalloc Range[3];
-        return line.Split(fields, ' ') >= 2 && long.TryParse(line[fields[0]], CultureInfo.InvariantCulture, out var ran) && long.TryParse(line[fields[1]], CultureInfo.InvariantCulture, out var waited)
+        return line.Split(fields, ' ') >= 2 && long.TryParse(line[fields[0]], CultureInfo.InvariantCulture, out var ran)
+            && long.TryParse(line[fields[1]], CultureInfo.InvariantCulture, out var waited)
             ? (TimeSpan.FromMicroseconds(ran / 1_000), TimeSpan.FromMicroseconds(waited / 1_000))
             : default;
     }
@@ -66,7 +67,8 @@ internal readonly record struct Vitals(
         var rest = line[(line.LastIndexOf(')') + 1)..];
         // The last range is all that follows.
         Span<Range> fields = stackalloc Range[MajorFaultsField + 2];
-        return rest.Split(fields, ' ', StringSplitOptions.RemoveEmptyEntries) > MajorFaultsField && long.TryParse(rest[fields[MajorFaultsField]], CultureInfo.InvariantCulture, out var faults) ? faults : 0;
+        return rest.Split(fields, ' ', StringSplitOptions.RemoveEmptyEntries) > MajorFaultsField
+            && long.TryParse(rest[fields[MajorFaultsField]], CultureInfo.InvariantCulture, out var faults) ? faults : 0;
     }
 
     /// <summary>Parses "some avg10=0.00 avg60=0.00 avg300=0.00 total=MICROSECONDS".</summary>
@@ -74,6 +76,8 @@ internal readonly record struct Vitals(
     {
         const string total = "total=";
         var at = line.IndexOf(total, StringComparison.Ordinal);
-        return at >= 0 && long.TryParse(line[(at + total.Length)..], CultureInfo.InvariantCulture, out var microseconds) ? TimeSpan.FromMicroseconds(microseconds) : TimeSpan.Zero;
+        return at >= 0 && long.TryParse(line[(at + total.Length)..], CultureInfo.InvariantCulture, out var microseconds)
+            ? TimeSpan.FromMicroseconds(microseconds)
+            : TimeSpan.Zero;
     }
 }

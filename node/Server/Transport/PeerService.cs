@@ -7,7 +7,8 @@ namespace KvCluster.Node.Transport;
 /// <summary>The Replication service: streams opened by nodes with greater ids.</summary>
 internal sealed class PeerService(PeerTransport transport) : Internal.V1.Replication.ReplicationBase
 {
-    public override async Task Connect(IAsyncStreamReader<PeerMessage> requestStream, IServerStreamWriter<PeerMessage> responseStream, ServerCallContext context)
+    public override async Task Connect(
+        IAsyncStreamReader<PeerMessage> requestStream, IServerStreamWriter<PeerMessage> responseStream, ServerCallContext context)
     {
         try
         {
@@ -20,7 +21,8 @@ internal sealed class PeerService(PeerTransport transport) : Internal.V1.Replica
         catch (Exception failure) when (failure is InvalidProtocolBufferException or RpcException { Status.DebugException: InvalidProtocolBufferException })
         {
             // gRPC would report an error of this node.
-            throw new RpcException(new Status(StatusCode.InvalidArgument, "The data received is not an encoded PeerMessage, and the stream was ended. The frames before it were accepted. Open a new stream."));
+            throw new RpcException(new Status(StatusCode.InvalidArgument, "The data received is not an encoded PeerMessage, and the stream was ended. "
+                + "The frames before it were accepted. Open a new stream."));
         }
     }
 

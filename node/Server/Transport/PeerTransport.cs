@@ -72,7 +72,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     /// <summary>The state of the streams, without nodes that left the cluster. Any thread.</summary>
     public IEnumerable<LinkReading> ReadLinks() =>
-        _links.Where(link => link.Value.IsUp || _map?.Snapshot.Nodes.ContainsKey(link.Key) == true).OrderBy(link => link.Key).Select(link => new LinkReading(link.Key, link.Value.IsUp && !link.Value.IsSilentFor(DownAfter), link.Value.WaitingBytes, link.Value.Dropped));
+        _links.Where(link => link.Value.IsUp || _map?.Snapshot.Nodes.ContainsKey(link.Key) == true).OrderBy(link => link.Key).Select(
+            link => new LinkReading(link.Key, link.Value.IsUp && !link.Value.IsSilentFor(DownAfter), link.Value.WaitingBytes, link.Value.Dropped));
 
     /// <summary>Runs a stream that another node opened, until it ends.</summary>
     /// <param name="incoming">Messages from the other node.</param>
@@ -80,7 +81,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <param name="names">The names in its certificate.</param>
     /// <param name="cancellationToken">Ends the stream.</param>
     /// <exception cref="RpcException">The hello is not valid, or the stream broke.</exception>
-    public async Task AcceptAsync(IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, IReadOnlyCollection<string> names, CancellationToken cancellationToken)
+    public async Task AcceptAsync(
+        IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, IReadOnlyCollection<string> names,
+        CancellationToken cancellationToken)
     {
         if (credentials is not null && names.Count == 0)
             throw new RpcException(new Status(StatusCode.Unauthenticated, "Streams between nodes need a certificate with the name of a node."));
@@ -88,7 +91,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         var node = await ReadHelloAsync(incoming, ending.Token).ConfigureAwait(false);
         RequireNode(node, names);
         if (node.Value <= identity.Node.Value)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {node} does not open streams to node {identity.Node}; the node with the greater id does."));
+            throw new RpcException(
+                new Status(StatusCode.FailedPrecondition, $"Node {node} does not open streams to node {identity.Node}; the node with the greater id does."));
         await outgoing.WriteAsync(Hello()).ConfigureAwait(false);
         TransportLog.Connected(log, node, "it opened the stream");
         await RunSessionAsync(node, incoming, outgoing, ending.Token).ConfigureAwait(false);
@@ -104,7 +108,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     public static void RequireNode(NodeId node, IReadOnlyCollection<string> names, string cluster, CredentialFiles? credentials)
     {
         if (credentials is not null && NodeNames.OfNode(node.Value, cluster) is var name && !NodeNames.Cover(names, name))
-            throw new RpcException(new Status(StatusCode.PermissionDenied, $"The caller's certificate does not name {name}; it names {string.Join(", ", names)}."));
+            throw new RpcException(
+                new Status(StatusCode.PermissionDenied, $"The caller's certificate does not name {name}; it names {string.Join(", ", names)}."));
     }
 
     public async ValueTask DisposeAsync()
@@ -115,7 +120,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         _stopping.Dispose();
     }
 
-    private async Task RunSessionAsync(NodeId node, IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
+    private async Task RunSessionAsync(
+        NodeId node, IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
     {
         try
         {
@@ -159,7 +165,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     private PeerMessage Hello() => new()
     {
-        Hello = new PeerHello { ClusterId = identity.ClusterId, NodeId = identity.Node, Levels = identity.Levels.ToMessage(), Incarnation = identity.Incarnation, Lineage = identity.Lineage.ToByteString() },
+        Hello = new PeerHello { ClusterId = identity.ClusterId,
+            NodeId = identity.Node, Levels = identity.Levels.ToMessage(), Incarnation = identity.Incarnation, Lineage = identity.Lineage.ToByteString() },
     };
 
     // Returns the other node's id.
@@ -170,9 +177,11 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         if (hello.ClusterId != identity.ClusterId)
             throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} belongs to another cluster."));
         if (Lineage.Read(hello.Lineage) != identity.Lineage)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} has data of lineage {Lineage.Read(hello.Lineage)}, but node {identity.Node} has data of {identity.Lineage}."));
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} has data of lineage {Lineage.Read(hello.Lineage)}, but node "
+                + $"{identity.Node} has data of {identity.Lineage}."));
         if (ProgramLevels.Read(hello.Levels).WhyNot(identity.FormatLevel, identity.ContractLevel) is { } reason)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} cannot be a part of the cluster: {reason} by its program. Node {identity.Node} goes by the levels that were in force when it started."));
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} cannot be a part of the cluster: {reason} by its program. "
+                + $"Node {identity.Node} goes by the levels that were in force when it started."));
         return hello.NodeId;
     }
 
@@ -183,7 +192,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         while (!_stopping.IsCancellationRequested)
         {
             var snapshot = _map!.Snapshot;
-            foreach (var node in snapshot.Nodes.Keys.Where(node => node.Value < identity.Node.Value && (!dialing.TryGetValue(node, out var running) || running.IsCompleted)))
+            foreach (var node in snapshot.Nodes.Keys.Where(
+                node => node.Value < identity.Node.Value && (!dialing.TryGetValue(node, out var running) || running.IsCompleted)))
             {
                 // The dialing of the node has ended because this node stops, or because of a bug.
                 if (dialing.TryGetValue(node, out var ended) && ended.Exception is { } failure)
@@ -251,9 +261,10 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     /// <summary>The same for a node that has no streams yet.</summary>
     /// <exception cref="ArgumentException">The address is not valid, or is a plain-text address while this node uses TLS.</exception>
-    public static GrpcChannel ChannelTo(NodeId node, string address, string cluster, CredentialFiles? credentials) => credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
-        ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node.Value, cluster)))
-        : throw new ArgumentException("it has no TLS, and this node does not connect in plain text");
+    public static GrpcChannel ChannelTo(NodeId node, string address, string cluster, CredentialFiles? credentials) =>
+        credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
+            ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node.Value, cluster)))
+            : throw new ArgumentException("it has no TLS, and this node does not connect in plain text");
 
     private static GrpcChannel ChannelTo(string address, TlsConnector connector) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
     {

@@ -1,9 +1,9 @@
 namespace KvCluster.Node.Watching;
 
 /// <summary>
-/// Finds the watchers of a key among many: the ranges are a balanced tree by their first keys, each node of which knows where the last range below it ends. So an
-/// event costs the logarithm of the number of ranges and what it finds. Ranges added since the tree was built are compared one by one, and are few. Not locked:
-/// <see cref="WatchHub"/> holds its lock.
+/// Finds the watchers of a key among many: the ranges are a balanced tree by their first keys, each node of which knows where the last range below it ends. So
+/// an event costs the logarithm of the number of ranges and what it finds. Ranges added since the tree was built are compared one by one, and are few. Not
+/// locked: <see cref="WatchHub"/> holds its lock.
 /// </summary>
 internal sealed class RangeIndex
 {

@@ -7,8 +7,9 @@ namespace KvCluster.Node.Watching;
 
 /// <summary>
 /// The watchers of one replica. A pump reads each committed record once, behind the replica's applied etag, decodes it, and gives its events to the watchers
-/// whose ranges have them. A watcher that takes too little loses what waits for it and reads the journal by itself, from what it has taken, until it is back with
-/// the hub: it lags in the journal and not in memory. Any thread; the pump and what reads the journal run on the thread pool, one step of the pump at a time.
+/// whose ranges have them. A watcher that takes too little loses what waits for it and reads the journal by itself, from what it has taken, until it is back
+/// with the hub: it lags in the journal and not in memory. Any thread; the pump and what reads the journal run on the thread pool, one step of the pump at a
+/// time.
 /// </summary>
 /// <remarks>
 /// Under the lock, <see cref="Head"/> is the record up to which every live watcher has taken its events or has them waiting. So the position of a watcher for
@@ -269,7 +270,9 @@ internal sealed class WatchHub : IDisposable
         }
     }
 
-    /// <summary>A watcher that still sends its beginning has all of it up to a position, because that is the state that it goes on with, and none of its keys was sent.</summary>
+    /// <summary>
+    /// A watcher that still sends its beginning has all of it up to a position, because that is the state that it goes on with, and none of its keys was sent.
+    /// </summary>
     public void Skip(Watcher watcher, Etag position)
     {
         lock (_lock)
@@ -303,8 +306,8 @@ internal sealed class WatchHub : IDisposable
     }
 
     /// <summary>
-    /// The replica has applied more. On its writer executor, where the pump reads at once what is in memory, which saves two changes of threads on the way to the
-    /// watchers. Does not block.
+    /// The replica has applied more. On its writer executor, where the pump reads at once what is in memory, which saves two changes of threads on the way to
+    /// the watchers. Does not block.
     /// </summary>
     public void Applied()
     {
@@ -326,8 +329,8 @@ internal sealed class WatchHub : IDisposable
     }
 
     /// <summary>
-    /// Called several times a second: says which watchers are to be told their positions, renews what is kept for them, and has those look again whose store was
-    /// replaced.
+    /// Called several times a second: says which watchers are to be told their positions, renews what is kept for them, and has those look again whose store
+    /// was replaced.
     /// </summary>
     public void Look()
     {
@@ -506,7 +509,9 @@ internal sealed class WatchHub : IDisposable
         }
     }
 
-    /// <summary>The journal does not have what follows the head: the store was replaced by a received state. Each watcher finds out whether it can go on.</summary>
+    /// <summary>
+    /// The journal does not have what follows the head: the store was replaced by a received state. Each watcher finds out whether it can go on.
+    /// </summary>
     private void Skip(TailPage page, List<Watcher> waking)
     {
         if (page.State is TailState.Stopped or TailState.Ahead)

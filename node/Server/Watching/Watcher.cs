@@ -30,8 +30,8 @@ internal enum WatchState
 }
 
 /// <summary>
-/// A stream's place at the hub of its shard. Its fields are changed under the hub's lock; whoever sends the stream's messages waits with <see cref="WatchHub.WaitAsync"/>
-/// and then asks the hub for what there is.
+/// A stream's place at the hub of its shard. Its fields are changed under the hub's lock; whoever sends the stream's messages waits with
+/// <see cref="WatchHub.WaitAsync"/> and then asks the hub for what there is.
 /// </summary>
 internal sealed class Watcher : IValueTaskSource
 {

@@ -112,7 +112,8 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
     /// <summary>Whether a request may wait for its store's writer. All together take a quarter of the budget at most, but each store may have a few.</summary>
     /// <param name="bytes">The request's size.</param>
     /// <param name="waiting">Bytes that wait at its store already.</param>
-    public bool MayWait(long bytes, long waiting) => UsedFor(MemoryUse.Requests) is var all && (bytes <= (budget / 4) - all || waiting + bytes <= RequestBytesMin || all == 0);
+    public bool MayWait(long bytes, long waiting) =>
+        UsedFor(MemoryUse.Requests) is var all && (bytes <= (budget / 4) - all || waiting + bytes <= RequestBytesMin || all == 0);
 
     /// <summary>Counts the requests that wait at one store. Any thread; each change is told once, in any order.</summary>
     public void RequestsChanged(long before, long after)

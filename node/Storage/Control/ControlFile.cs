@@ -98,7 +98,8 @@ internal sealed class ControlFile : IDisposable
             return null;
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true));
         // Through the page cache, what was read may be a write whose sync failed in an earlier process, so it is unknown which slots the disk has.
-        return new ControlFile(file, newest, newestSequence, valid, isInBoth: file.IsDirect && older is not null && !Binds(older, newest), newestIsSynced: file.IsDirect);
+        return new ControlFile(
+            file, newest, newestSequence, valid, isInBoth: file.IsDirect && older is not null && !Binds(older, newest), newestIsSynced: file.IsDirect);
     }
 
     /// <summary>Reads both slots. One that the disk cannot read counts as damaged. Any thread; changes nothing.</summary>
@@ -118,7 +119,9 @@ internal sealed class ControlFile : IDisposable
     {
         try
         {
-            return reader.Read(bytes, index * SlotBytes) == SlotBytes && TryDecode(bytes, path, out var state, out var sequence) ? new ControlSlot(state, sequence) : default;
+            return reader.Read(bytes, index * SlotBytes) == SlotBytes && TryDecode(bytes, path, out var state, out var sequence)
+                ? new ControlSlot(state, sequence)
+                : default;
         }
         catch (StorageIoException)
         {

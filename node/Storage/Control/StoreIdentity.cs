@@ -18,5 +18,6 @@ internal readonly record struct StoreIdentity(ReplicaId ReplicaId, ShardId Shard
 /// <param name="found">The replica that it belongs to.</param>
 /// <param name="expected">The replica that it should belong to.</param>
 internal sealed class ForeignStoreException(string directory, StoreIdentity found, StoreIdentity expected) : Exception(
-    $"'{directory}' belongs to replica {found.ReplicaId:x16} of shard {found.Shard}{(found.ClusterHash == expected.ClusterHash ? "" : " of another cluster or lineage")}, "
+    $"'{directory}' belongs to replica {found.ReplicaId:x16} of shard "
+    + $"{found.Shard}{(found.ClusterHash == expected.ClusterHash ? "" : " of another cluster or lineage")}, "
     + $"but should belong to replica {expected.ReplicaId:x16} of shard {expected.Shard}. Nothing was changed; check which directory was mounted here.");

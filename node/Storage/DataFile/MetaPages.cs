@@ -92,7 +92,8 @@ internal sealed class MetaPages
     /// <summary>Makes the meta page of a finished checkpoint the newest. Writer.</summary>
     public void Advance(MetaPage meta)
     {
-        Invariant.Check(meta.Revision == _newest.Revision + 1, $"The checkpoint of revision {meta.Revision} was finished after the one of revision {_newest.Revision}.");
+        Invariant.Check(
+            meta.Revision == _newest.Revision + 1, $"The checkpoint of revision {meta.Revision} was finished after the one of revision {_newest.Revision}.");
         Volatile.Write(ref _older, _newest);
         Volatile.Write(ref _newest, meta);
     }

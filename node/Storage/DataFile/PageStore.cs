@@ -213,12 +213,14 @@ internal sealed class PageStore : IDisposable
     /// </summary>
     public bool FinishStep(Checkpoint checkpoint)
     {
-        Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.Meta is not null && !_batch.IsOpen, $"A checkpoint was finished before it was written, or during a batch.");
+        Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.Meta is not null && !_batch.IsOpen, $"A checkpoint was finished before it was written, "
+            + $"or during a batch.");
         if (!_leaving.IsFinishing)
         {
             // The map belongs to the writer again.
             Free.Keep();
-            _leaving.BeginFinish(Roots.BeginSwap(new ReferenceSwap(Space, checkpoint.Root.Batch, _batchNumber, checkpoint.Meta.Revision)), Meta.Newest.Revision);
+            _leaving.BeginFinish(
+                Roots.BeginSwap(new ReferenceSwap(Space, checkpoint.Root.Batch, _batchNumber, checkpoint.Meta.Revision)), Meta.Newest.Revision);
         }
         var isDone = _batch.Swap!.Step(Roots.Unpublished, Options.StepPages) && _leaving.FinishStep(Options.StepPages);
         if (isDone)
@@ -261,7 +263,8 @@ internal sealed class PageStore : IDisposable
     /// </summary>
     public bool AbandonStep(Checkpoint checkpoint)
     {
-        Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.MayBeAbandoned && !_batch.IsOpen, $"A checkpoint was abandoned although its meta page may be durable, or during a batch.");
+        Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.MayBeAbandoned && !_batch.IsOpen, $"A checkpoint was abandoned although its meta page "
+            + $"may be durable, or during a batch.");
         // A write that found the disk full has restored the map already. If no write was begun, the map is restored here.
         Free.Restore();
         return _leaving.AbandonStep(Roots.Readers.NextEpoch(), Options.StepPages);
@@ -306,7 +309,8 @@ internal sealed class PageStore : IDisposable
     /// <summary>Reads with a call that can fail. Accessing a bad sector through the mapping would crash the process.</summary>
     internal void ReadFilePages(long first, Span<byte> destination)
     {
-        Invariant.Check(destination.Length % Page.Bytes == 0 && (first * Page.Bytes) + destination.Length <= FileBytes, $"Pages from {first} on are beyond the end of the file, or not read as whole pages.");
+        Invariant.Check(destination.Length % Page.Bytes == 0 && (first * Page.Bytes) + destination.Length <= FileBytes, $"Pages from {first} on are beyond the "
+            + $"end of the file, or not read as whole pages.");
         if (File.Read(destination, first * Page.Bytes) < destination.Length)
             throw new CorruptStoreException($"'{File.Path}' ends before page {first + (destination.Length / Page.Bytes)}.");
     }

@@ -174,13 +174,16 @@ public sealed class KvBatch
     {
         var request = Request();
         if (_tree is { } first && first.Store != tree.Store)
-            throw new ArgumentException($"The tree '{tree.Name}' belongs to another store than the tree '{first.Name}' of the same batch. Nothing was added.", nameof(tree));
+            throw new ArgumentException(
+                $"The tree '{tree.Name}' belongs to another store than the tree '{first.Name}' of the same batch. Nothing was added.", nameof(tree));
         tree.ThrowIfDropped();
         if (count >= KvStoreLimits.BatchOperationsMax)
-            throw new KvBatchFullException($"The batch has {count} operations or conditions, which is the most. Nothing was added; write it and begin another one.");
+            throw new KvBatchFullException(
+                $"The batch has {count} operations or conditions, which is the most. Nothing was added; write it and begin another one.");
         if ((long)request.Bytes + full.Length + valueBytes + OverheadBytesMax > KvStoreLimits.BatchBytesMax)
             throw new KvBatchFullException(
-                $"The batch has {request.Bytes} bytes and cannot take {full.Length + valueBytes} more, because the most are {KvStoreLimits.BatchBytesMax}. Nothing was added; write it and begin another one.");
+                $"The batch has {request.Bytes} bytes and cannot take {full.Length + valueBytes} more, because the most are {KvStoreLimits.BatchBytesMax}. "
+                + "Nothing was added; write it and begin another one.");
         Use(tree);
         return request;
     }
@@ -200,7 +203,8 @@ public sealed class KvBatch
 
     private KvTree TreeAt(int index) => index == 0 ? _tree! : _otherTrees![index - 1];
 
-    private WriteRequest Request() => _request ?? throw new InvalidOperationException("The batch was written already. Nothing was changed; create another batch.");
+    private WriteRequest Request() =>
+        _request ?? throw new InvalidOperationException("The batch was written already. Nothing was changed; create another batch.");
 
     private static uint NumberOf(KvTree tree)
     {

@@ -88,7 +88,8 @@ public readonly struct KvSet
     internal static void CheckPlace(ReadOnlySpan<byte> member)
     {
         if (member.Length is 0 or > KvLimits.MemberBoundBytesMax)
-            throw new ArgumentOutOfRangeException(nameof(member), member.Length, $"A place to seek in a set has 1 to {KvLimits.MemberBoundBytesMax} bytes: a member and one more.");
+            throw new ArgumentOutOfRangeException(
+                nameof(member), member.Length, $"A place to seek in a set has 1 to {KvLimits.MemberBoundBytesMax} bytes: a member and one more.");
     }
 }
 

@@ -135,7 +135,8 @@ public sealed class KvSnapshot : IDisposable
     /// <param name="to">The end, exclusive; empty: to the end.</param>
     /// <param name="reverse">Begin with the last entry.</param>
     /// <exception cref="ArgumentOutOfRangeException">A bound is more than one byte longer than a key may be.</exception>
-    public KvScan Scan(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, bool reverse = false) => new(OpenCursor(tree, from, to), reverse);
+    public KvScan Scan(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, bool reverse = false) =>
+        new(OpenCursor(tree, from, to), reverse);
 
     /// <summary>The entries of a tree whose keys begin with a prefix, to be iterated over once with <c>foreach</c>.</summary>
     /// <param name="tree">The tree.</param>
@@ -156,7 +157,8 @@ public sealed class KvSnapshot : IDisposable
     /// of them too. Members of large sets are not read.
     /// </summary>
     /// <inheritdoc cref="Scan(KvTree, ReadOnlySpan{byte}, ReadOnlySpan{byte}, bool)" path="/param|/exception"/>
-    public KvSetScan ScanSets(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, bool reverse = false) => new(Open(TreeId.Sets, tree, from, to), reverse);
+    public KvSetScan ScanSets(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, bool reverse = false) =>
+        new(Open(TreeId.Sets, tree, from, to), reverse);
 
     /// <summary>The same for the keys that begin with a prefix.</summary>
     /// <inheritdoc cref="ScanPrefix(KvTree, ReadOnlySpan{byte}, bool)" path="/param|/exception"/>
@@ -175,7 +177,8 @@ public sealed class KvSnapshot : IDisposable
     {
         CheckOpen();
         if (_snapshot.HoldsTooMuchMemory)
-            throw new KvSnapshotTooOldException("The snapshot has ended, because snapshots held more memory than they may, and this one most. Dispose of it, and go on with a new one.");
+            throw new KvSnapshotTooOldException(
+                "The snapshot has ended, because snapshots held more memory than they may, and this one most. Dispose of it, and go on with a new one.");
     }
 
     private void CheckOpen()

@@ -87,7 +87,8 @@ public sealed class KvStore : IAsyncDisposable
             home = StoreHome.Take(directory);
             home.DiscardRestore();
             options = home.Choose(options);
-            engine = StandaloneStore.Open(LocalDisk.Instance, home.Store, options.Engine, options.Time, options.Log, options.MemoryBudgetBytes, StoreIdentity.Embedded);
+            engine = StandaloneStore.Open(
+                LocalDisk.Instance, home.Store, options.Engine, options.Time, options.Log, options.MemoryBudgetBytes, StoreIdentity.Embedded);
             var store = new KvStore(home, engine, options.Time);
             store.StartAsync().GetAwaiter().GetResult();
             return store;
@@ -149,7 +150,8 @@ public sealed class KvStore : IAsyncDisposable
     /// <summary>The tree with a name.</summary>
     /// <exception cref="KvTreeNotFoundException">There is none.</exception>
     public KvTree Tree(string name) =>
-        TryGetTree(name, out var tree) ? tree : throw new KvTreeNotFoundException(name, $"There is no tree '{name}'. Create it with {nameof(CreateTreeAsync)}.");
+        TryGetTree(name, out var tree) ? tree
+            : throw new KvTreeNotFoundException(name, $"There is no tree '{name}'. Create it with {nameof(CreateTreeAsync)}.");
 
     /// <summary>Finds the tree with a name.</summary>
     public bool TryGetTree(string name, [NotNullWhen(true)] out KvTree? tree)
@@ -248,7 +250,8 @@ public sealed class KvStore : IAsyncDisposable
     /// <exception cref="ArgumentOutOfRangeException">A bound is more than one byte longer than a key may be.</exception>
     /// <exception cref="KvTreeNotFoundException">The tree was dropped.</exception>
     /// <exception cref="KvStoreFailedException">The store has stopped. Keys from the beginning of the range on may be removed.</exception>
-    public Task<long> DeleteRangeAsync(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, CancellationToken cancellationToken = default)
+    public Task<long> DeleteRangeAsync(
+        KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(tree);
         ThrowIfDisposed();
@@ -287,7 +290,8 @@ public sealed class KvStore : IAsyncDisposable
         if (!_engine.Store.Pages.HasRoomForSnapshots)
         {
             throw new KvSnapshotLimitException(
-                $"No snapshot was opened, because snapshots hold {_engine.Store.Pages.HeldScratchBytes >> 20} MiB of memory, which they may not. Dispose of those that have ended.");
+                $"No snapshot was opened, because snapshots hold {_engine.Store.Pages.HeldScratchBytes >> 20} MiB of memory, which they may not. "
+                + "Dispose of those that have ended.");
         }
         try
         {
@@ -312,7 +316,8 @@ public sealed class KvStore : IAsyncDisposable
         ThrowIfDisposed();
         cancellationToken.ThrowIfCancellationRequested();
         await UntilDisposedAsync(
-            either => _engine.Store.Checkpoints.RequestAsync().WaitAsync(either), "The store was disposed of during the checkpoint.", cancellationToken).ConfigureAwait(false);
+            either => _engine.Store.Checkpoints.RequestAsync().WaitAsync(either),
+            "The store was disposed of during the checkpoint.", cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>
@@ -330,7 +335,8 @@ public sealed class KvStore : IAsyncDisposable
         ThrowIfDisposed();
         using var turn = await _backups.TakeAsync(cancellationToken).ConfigureAwait(false);
         return await UntilDisposedAsync(
-            either => StoreBackup.WriteAsync(_engine, destination, either), "The store was disposed of during the backup, which is incomplete.", cancellationToken).ConfigureAwait(false);
+            either => StoreBackup.WriteAsync(_engine, destination, either),
+            "The store was disposed of during the backup, which is incomplete.", cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>
@@ -471,16 +477,21 @@ public sealed class KvStore : IAsyncDisposable
         return outcome switch
         {
             WriteOutcome.GivenUp => new OperationCanceledException("The batch was taken back before its turn came. Nothing was changed.", cancellationToken),
-            WriteOutcome.DiskFull => new KvStoreDiskException("The disk is full, so the batch was not applied. Batches without puts still are; make room.", isFull: true),
+            WriteOutcome.DiskFull =>
+                new KvStoreDiskException("The disk is full, so the batch was not applied. Batches without puts still are; make room.", isFull: true),
             WriteOutcome.NoRoomYet => new KvStoreDiskException(
-                "The disk is full, and there is no room even for a batch without puts before the next checkpoint. It was not applied; try again soon, or make room.", isFull: true),
+                "The disk is full, and there is no room even for a batch without puts before the next checkpoint. It was not applied; "
+                + "try again soon, or make room.", isFull: true),
             WriteOutcome.RangeTooLarge => new KvSetTooLargeException(
-                $"The batch was not applied, because it deletes sets with more members than can be removed at once. Remove them with {nameof(DeleteSetAsync)}."),
+                "The batch was not applied, because it deletes sets with more members than can be removed at once. "
+                + $"Remove them with {nameof(DeleteSetAsync)}."),
             WriteOutcome.OutcomeUnknown => new KvStoreFailedException(
-                $"The store {(first is null ? "was closed" : $"has stopped ({first.Message})")} while the batch was on its way to the disk. Whether it was applied shows after the next open.",
+                $"The store {(first is null ? "was closed" : $"has stopped ({first.Message})")} while the batch was on its way to the disk. "
+                + "Whether it was applied shows after the next open.",
                 isOutcomeUnknown: true, first),
             _ when first is null => new ObjectDisposedException(nameof(KvStore), "The store was disposed of. Nothing was changed."),
-            _ => new KvStoreFailedException($"The store has stopped: {first.Message} Nothing was changed; dispose of the store and open it again.", isOutcomeUnknown: false, first),
+            _ => new KvStoreFailedException(
+                $"The store has stopped: {first.Message} Nothing was changed; dispose of the store and open it again.", isOutcomeUnknown: false, first),
         };
     }
 

@@ -19,7 +19,8 @@ internal static class StoreErrors
     {
         translated = failure switch
         {
-            DirectoryInUseException inUse => new KvStoreInUseException($"{inUse.Message} Nothing was changed; stop that process, or close the store there.", inUse.Holder, inUse),
+            DirectoryInUseException inUse =>
+                new KvStoreInUseException($"{inUse.Message} Nothing was changed; stop that process, or close the store there.", inUse.Holder, inUse),
             FormatVersionException or ForeignStoreException or UnreadableRecordException => new KvStoreFormatException(failure.Message, failure),
             CorruptStoreException damage => DamagedBy(damage),
             SnapshotLimitException => new KvSnapshotLimitException(failure.Message, failure),
@@ -41,7 +42,8 @@ internal static class StoreErrors
         if (translated is KvStoreDiskException { IsFull: false } || (!isKnown && failure is IOException or UnauthorizedAccessException))
         {
             translated = new KvStoreDiskException(
-                $"The store was not opened. {failure.Message.TrimEnd('.')}. Check the rights of this process's user to the directory and everything in it, and the disk.", isFull: false, failure);
+                $"The store was not opened. {failure.Message.TrimEnd('.')}. Check the rights of this process's user to the directory and everything in it, and "
+                + "the disk.", isFull: false, failure);
         }
         return translated is not null;
     }

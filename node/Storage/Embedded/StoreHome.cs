@@ -14,7 +14,8 @@ internal sealed class StoreHome : IDisposable
     private const string RestoringName = "restoring";
 
     /// <summary>What a process may leave behind that ended while it created or restored a store. It is removed when that is done again.</summary>
-    private static readonly string[] Leftovers = [DirectoryLock.FileName, new StoreLayout(StoreName).Creating, RestoringName, new StoreLayout(RestoringName).Creating, DeviceProbe.DirectoryName];
+    private static readonly string[] Leftovers =
+        [DirectoryLock.FileName, new StoreLayout(StoreName).Creating, RestoringName, new StoreLayout(RestoringName).Creating, DeviceProbe.DirectoryName];
 
     private readonly string _directory;
     private readonly DirectoryLock _lock;
@@ -37,7 +38,8 @@ internal sealed class StoreHome : IDisposable
         var files = LocalDisk.Instance;
         var names = files.List(directory);
         if (!names.Contains(StoreName) && names.Except(Leftovers).FirstOrDefault() is { } other)
-            throw new KvStoreFormatException($"'{directory}' is not the directory of a store and is not empty: it has '{other}'. Nothing was changed; name another directory.");
+            throw new KvStoreFormatException(
+                $"'{directory}' is not the directory of a store and is not empty: it has '{other}'. Nothing was changed; name another directory.");
         return new StoreHome(directory, DirectoryLock.Take(directory));
     }
 
@@ -67,9 +69,11 @@ internal sealed class StoreHome : IDisposable
         if (options is { FillJournal: not null, CompressJournal: not null, JournalWrites: not null })
             return options;
         var (filling, compression, writes) = DeviceProbe.MeasureOrAssume(LocalDisk.Instance, options.Time, _directory);
-        var chosen = options with { FillJournal = options.FillJournal ?? filling, CompressJournal = options.CompressJournal ?? compression, JournalWrites = options.JournalWrites ?? writes };
+        var chosen = options with { FillJournal = options.FillJournal
+            ?? filling, CompressJournal = options.CompressJournal ?? compression, JournalWrites = options.JournalWrites ?? writes };
         EmbeddedLog.JournalOptions(
-            options.Log, _directory, chosen.FillJournal.Value ? "filled with zeros before they are used" : "only allocated", chosen.CompressJournal.Value ? "compressed" : "not compressed",
+            options.Log, _directory, chosen.FillJournal.Value ? "filled with zeros before they are used" : "only allocated",
+            chosen.CompressJournal.Value ? "compressed" : "not compressed",
             chosen.JournalWrites.Value);
         return chosen;
     }

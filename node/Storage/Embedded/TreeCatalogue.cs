@@ -99,7 +99,8 @@ internal sealed class TreeCatalogue
         var encoded = StrictUtf8.GetBytes(name);
         return encoded.Length <= KvStoreLimits.TreeNameBytesMax
             ? encoded
-            : throw new ArgumentOutOfRangeException(nameof(name), encoded.Length, $"The name of a tree has at most {KvStoreLimits.TreeNameBytesMax} bytes of UTF-8. No tree was created.");
+            : throw new ArgumentOutOfRangeException(
+                nameof(name), encoded.Length, $"The name of a tree has at most {KvStoreLimits.TreeNameBytesMax} bytes of UTF-8. No tree was created.");
     }
 
     private static void Put(WriteRequest request, ReadOnlySpan<byte> name, uint number)

@@ -35,7 +35,8 @@ internal static class TreeKey
         if (key.Length <= KvStoreLimits.KeyBytesMax)
             return Write(destination, tree, key);
         if (key.Length > KvStoreLimits.BoundBytesMax)
-            throw new ArgumentOutOfRangeException(nameof(key), key.Length, $"The start or end of a range has at most {KvStoreLimits.BoundBytesMax} bytes: a key and one more.");
+            throw new ArgumentOutOfRangeException(
+                nameof(key), key.Length, $"The start or end of a range has at most {KvStoreLimits.BoundBytesMax} bytes: a key and one more.");
         return EndOfPrefix(destination, Write(destination, tree, key[..KvStoreLimits.KeyBytesMax]));
     }
 

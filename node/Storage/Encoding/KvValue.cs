@@ -20,7 +20,8 @@ internal static class KvValue
         var flags = stored[0];
         var rest = stored[1..];
         life = default;
-        if (!Varint.TryRead(ref rest, out var epoch) || !Varint.TryRead(ref rest, out var change) || (flags != 0 && !KeyLife.TryRead(ref rest, flags, out life)))
+        if (!Varint.TryRead(ref rest, out var epoch)
+            || !Varint.TryRead(ref rest, out var change) || (flags != 0 && !KeyLife.TryRead(ref rest, flags, out life)))
             throw Malformed();
         etag = new Etag(epoch, change);
         return rest;

@@ -50,7 +50,8 @@ internal sealed class OperationResults
     /// <param name="more">Whether there is more than what it read or removed.</param>
     public void Add(Etag etag = default, bool? existed = null, long? number = null, bool more = false)
     {
-        var flags = (etag == Etag.None ? 0 : ResultFlags.Etag) | (existed is null ? 0 : ResultFlags.IsExistenceKnown) | (existed == true ? ResultFlags.Existed : 0)
+        var flags = (etag == Etag.None ? 0 : ResultFlags.Etag)
+            | (existed is null ? 0 : ResultFlags.IsExistenceKnown) | (existed == true ? ResultFlags.Existed : 0)
             | (number is null ? 0 : ResultFlags.Number) | (_entryCount == 0 ? 0 : ResultFlags.Entries) | (more ? ResultFlags.More : 0);
         _results.Append([(byte)flags]);
         if (etag != Etag.None)

@@ -11,7 +11,8 @@ internal static class Operations
     /// <summary>
     /// Appends a put, without or with a number that its key ends with: <see cref="OperationCode.Put"/> or <see cref="OperationCode.PutNumbered"/>.
     /// </summary>
-    public static void Put(ByteBuffer payload, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, in KeyLife life = default, OperationCode code = OperationCode.Put)
+    public static void Put(
+        ByteBuffer payload, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, in KeyLife life = default, OperationCode code = OperationCode.Put)
     {
         // One reservation for all parts: a load makes millions of puts.
         var place = payload.Reserve(2 + (2 * Varint.BytesMax) + KeyLife.BytesMax + key.Length + value.Length);

@@ -62,7 +62,8 @@ internal sealed class DirectoryLock : IDisposable
         file.Dispose();
         throw error == LibC.ErrorAgain
             ? new DirectoryInUseException(directory, ReadHolder(directory), inner: null)
-            : LinuxFileSystem.Failure("lock", path, error, "; it was not opened, because two processes could use it at once. Put the directory on a file system with flock");
+            : LinuxFileSystem.Failure(
+                "lock", path, error, "; it was not opened, because two processes could use it at once. Put the directory on a file system with flock");
     }
 
     /// <inheritdoc/>
@@ -71,7 +72,8 @@ internal sealed class DirectoryLock : IDisposable
     private void NameHolder()
     {
         var program = Path.GetFileName(Environment.ProcessPath) ?? "unknown";
-        var holder = System.Text.Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"{Environment.ProcessId} ({program}) on {Environment.MachineName}"));
+        var holder = System.Text.Encoding.UTF8.GetBytes(
+            string.Create(CultureInfo.InvariantCulture, $"{Environment.ProcessId} ({program}) on {Environment.MachineName}"));
         try
         {
             _file.SetLength(0);

@@ -68,6 +68,7 @@ internal static class LocalDisk
     /// <summary>Why the engine does not run on a system; null if it does.</summary>
     internal static string? ObstacleOn(bool isLinux, bool is64Bit, Func<bool> hasCalls) => isLinux && is64Bit && hasCalls()
         ? null
-        : $"Data can be stored on Linux with glibc 2.28 or later and 64-bit processes only, and this is {RuntimeInformation.OSDescription} ({RuntimeInformation.RuntimeIdentifier}). "
+        : $"Data can be stored on Linux with glibc 2.28 or later and 64-bit processes only, and this is {RuntimeInformation.OSDescription} "
+            + $"({RuntimeInformation.RuntimeIdentifier}). "
             + "Nothing was created or changed; use a machine or container image of that kind. Clients run everywhere.";
 }

@@ -69,7 +69,8 @@ internal static unsafe partial class LibC
     public static bool HasCalls()
     {
         string[] calls = ["pread64", "pwrite64", "mmap64", "lseek64", "ftruncate64", "fallocate64", "sync_file_range", "statx"];
-        return NativeLibrary.TryLoad("libc", typeof(LibC).Assembly, null, out var library) && Array.TrueForAll(calls, call => NativeLibrary.TryGetExport(library, call, out _));
+        return NativeLibrary.TryLoad("libc", typeof(LibC).Assembly, null, out var library)
+            && Array.TrueForAll(calls, call => NativeLibrary.TryGetExport(library, call, out _));
     }
 
     [LibraryImport("libc", EntryPoint = "open", SetLastError = true, StringMarshalling = StringMarshalling.Utf8)]

@@ -82,7 +82,8 @@ internal sealed class LinuxFileSystem : IFileSystem
     });
 
     /// <inheritdoc/>
-    public long AvailableBytes(string directory) => Attempt("determine the free space of", directory, () => new DriveInfo(Path.GetFullPath(directory)).AvailableFreeSpace);
+    public long AvailableBytes(string directory) =>
+        Attempt("determine the free space of", directory, () => new DriveInfo(Path.GetFullPath(directory)).AvailableFreeSpace);
 
     /// <inheritdoc/>
     public void SyncDirectory(string path)

@@ -22,7 +22,8 @@ internal readonly record struct WriteTimes(TimeSpan Allocated, TimeSpan Zeroed, 
 /// <param name="DirectorySync">Median time to create a file and make its name durable.</param>
 /// <param name="Features">What the file system supports besides.</param>
 internal sealed record DeviceReport(
-    bool IsDirect, WriteTimes? Direct, WriteTimes Buffered, double OnePerSecond, double? TwoPerSecond, double? FourPerSecond, TimeSpan LargeWrite, TimeSpan DirectorySync, FileFeatures Features);
+    bool IsDirect, WriteTimes? Direct,
+    WriteTimes Buffered, double OnePerSecond, double? TwoPerSecond, double? FourPerSecond, TimeSpan LargeWrite, TimeSpan DirectorySync, FileFeatures Features);
 
 /// <summary>How journals should use a disk.</summary>
 /// <param name="Filling">Whether to fill new segments with zeros.</param>
@@ -88,7 +89,8 @@ internal sealed class DeviceProbe
     private static T Run<T>(IFileSystem files, TimeProvider time, string directory, Func<DeviceProbe, T> measure)
     {
         if (!files.DirectoryExists(directory))
-            throw files.FileExists(directory) ? new IOException($"'{directory}' is a file, not a directory.") : new DirectoryNotFoundException($"The directory '{directory}' does not exist.");
+            throw files.FileExists(directory) ? new IOException($"'{directory}' is a file, not a directory.")
+                : new DirectoryNotFoundException($"The directory '{directory}' does not exist.");
         var own = Path.Combine(directory, DirectoryName);
         files.DeleteDirectory(own);
         files.CreateDirectory(own);
@@ -190,7 +192,8 @@ internal sealed class DeviceProbe
         var buffered = Times(isDirect: false, out _);
         using var file = Prepare("in-flight", isDirect, WritesInFlight, isZeroed: true);
         return new DeviceReport(
-            isDirect, isDirect ? direct : null, buffered, PerSecond(file, lanes: 1), isDirect ? PerSecond(file, lanes: 2) : null, isDirect ? PerSecond(file, lanes: 4) : null, LargeWrite(static _ => false), DirectorySync(), FileFeatures.Of(_directory));
+            isDirect, isDirect ? direct : null, buffered, PerSecond(file, lanes: 1), isDirect ? PerSecond(file, lanes: 2) : null,
+            isDirect ? PerSecond(file, lanes: 4) : null, LargeWrite(static _ => false), DirectorySync(), FileFeatures.Of(_directory));
     }
 
     private WriteTimes Times(bool isDirect, out bool wasDirect)

@@ -25,7 +25,8 @@ internal static class KeyText
     public static string Of(KeyRange keys) => keys switch
     {
         (null, null) => "all keys",
-        ({ } from, { } before) when before.Length == from.Length + 1 && before[^1] == 0 && before.AsSpan().StartsWith(from) => $"the value of the key {Of(from)}",
+        ({ } from, { } before) when before.Length == from.Length + 1 && before[^1] == 0 && before.AsSpan().StartsWith(from) =>
+            $"the value of the key {Of(from)}",
         ({ } from, null) => $"the keys from {Of(from)} on",
         (null, { } before) => $"the keys before {Of(before)}",
         var (from, before) => $"the keys from {Of(from)} to before {Of(before)}",

@@ -41,7 +41,8 @@ internal sealed unsafe class LifeCheck(PageSpace space, TreeRoot[] trees)
         if (life.ExpiryMilliseconds != 0 && (!TryGet(TreeId.Expiry, expiry, out var found) || !found.SequenceEqual(key)))
             return "a key that expires is not in the tree expiry";
         OwnedKeys.WriteEntryKey(entry, life.Owner, etag);
-        return life.Owner == Etag.None || (TryGet(TreeId.Owned, entry, out var owned) && owned.SequenceEqual(key)) ? null : "a key that a session owns is not in the tree owned";
+        return life.Owner == Etag.None || (TryGet(TreeId.Owned, entry, out var owned) && owned.SequenceEqual(key)) ? null
+            : "a key that a session owns is not in the tree owned";
     }
 
     private string? OfExpiry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
@@ -51,7 +52,8 @@ internal sealed unsafe class LifeCheck(PageSpace space, TreeRoot[] trees)
     }
 
     private string? OfOwned(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) =>
-        IsStale(value, Etag.ReadFrom(key[Etag.ByteLength..]), out var life) || life.Owner == Etag.ReadFrom(key) ? null : "a key is in the tree owned with another owner than its own";
+        IsStale(value, Etag.ReadFrom(key[Etag.ByteLength..]), out var life) || life.Owner == Etag.ReadFrom(key) ? null
+            : "a key is in the tree owned with another owner than its own";
 
     private bool IsStale(ReadOnlySpan<byte> key, Etag etag, out KeyLife life)
     {

@@ -39,7 +39,9 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
                 continue;
             DamagedTrees.Add(_tree);
             if (Findings.Count == found)
-                Findings.Add(new Finding(IsDamage: true, path, null, $"the tree {TreeText.Of(_tree)} has {_keys} keys, but its root records {trees[tree].Count}", "nothing that can be named"));
+                Findings.Add(new Finding(
+                    IsDamage: true, path, null, $"the tree {TreeText.Of(_tree)} has {_keys} keys, but its root records {trees[tree].Count}",
+                    "nothing that can be named"));
         }
     }
 
@@ -65,11 +67,14 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
             var isUsed = used.Has(page);
             if (isUsed == _reached.Has(page) || (isUsed && !isWhole))
                 continue;
-            Findings.Add(new Finding(IsDamage: true, path, page * Page.Bytes, $"page {page} is {(isUsed ? "in use by the free map, but nothing reaches it" : "free by the free map, but in use")}",
+            Findings.Add(new Finding(
+                IsDamage: true, path, page * Page.Bytes,
+                $"page {page} is {(isUsed ? "in use by the free map, but nothing reaches it" : "free by the free map, but in use")}",
                 isUsed ? "nothing; the page is never used again" : "nothing yet; the next checkpoint may overwrite the page"));
         }
         foreach (var page in _shared.Order())
-            Findings.Add(new Finding(IsDamage: true, path, page * Page.Bytes, $"page {page} is reached twice", "nothing yet; a change by one way is a change by the other"));
+            Findings.Add(new Finding(
+                IsDamage: true, path, page * Page.Bytes, $"page {page} is reached twice", "nothing yet; a change by one way is a change by the other"));
     }
 
     /// <inheritdoc/>
@@ -101,7 +106,8 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
         }
         DamagedTrees.Add(_tree);
         // The ids of sessions are their callers' secrets.
-        Findings.Add(Finding.Of(fault, path, null, _tree == TreeId.Sessions ? "an entry of the sessions" : $"{TreeText.Of(_tree)}: the value of the key {KeyText.Of(key)}"));
+        Findings.Add(Finding.Of(
+            fault, path, null, _tree == TreeId.Sessions ? "an entry of the sessions" : $"{TreeText.Of(_tree)}: the value of the key {KeyText.Of(key)}"));
         // The pages of a set's members are in use even if the set's entry is unreadable.
         return true;
     }

@@ -37,7 +37,8 @@ internal sealed record RecoverySource(MetaPage? Meta, IReadOnlyList<JournalEntry
         var covered = meta?.CheckpointPosition ?? default;
         var facts = new RecoveryFacts { Line = line, Meta = covered.Etag, MetaChecksum = covered.ChainChecksum };
         // Records that do not follow the checkpoint are of another history.
-        IReadOnlyList<JournalEntry> records = line.Segments.Count > 0 && facts.MetaIsOnLine ? [.. line.Entries.Where(entry => entry.Record.Etag > covered.Etag)] : [];
+        IReadOnlyList<JournalEntry> records =
+            line.Segments.Count > 0 && facts.MetaIsOnLine ? [.. line.Entries.Where(entry => entry.Record.Etag > covered.Etag)] : [];
         var last = records.Count > 0 ? records[^1].Record : covered.Last;
         return new RecoverySource(meta, records, damagedTrees, last);
     }

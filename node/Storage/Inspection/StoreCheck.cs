@@ -44,7 +44,8 @@ internal sealed class StoreCheck
         }
         var (id, shard) = replica.Identity;
         return new CheckReport(
-            replica.Layout.Directory, id, shard, replica.Row, check._findings, use?.Keys ?? [], use?.DamagedTrees ?? [], use?.PagesRead ?? 0, check._recordsRead);
+            replica.Layout.Directory,
+            id, shard, replica.Row, check._findings, use?.Keys ?? [], use?.DamagedTrees ?? [], use?.PagesRead ?? 0, check._recordsRead);
     }
 
     private void CheckDirectory()
@@ -89,9 +90,11 @@ internal sealed class StoreCheck
                 Notice(path, number * Page.Bytes, $"meta page {number} is damaged, or was being written when the power failed; the other one is used");
         }
         if (_replica is { Newest: { } newest, Older: { } older } && older.Revision + 1 != newest.Revision)
-            Damage(path, older.PageNumber * Page.Bytes, $"meta page {older.PageNumber} has revision {older.Revision}, although the other one has revision {newest.Revision}: the disk has lost a write of it", "nothing; the other one is used");
+            Damage(path, older.PageNumber * Page.Bytes, $"meta page {older.PageNumber} has revision {older.Revision}, although the other one has revision "
+                + $"{newest.Revision}: the disk has lost a write of it", "nothing; the other one is used");
         if (_replica.DataFault is { } fault)
-            _findings.Add(Finding.Of(fault, path, null, _replica.Newest is null ? "all keys that only the checkpoint has" : "nothing by this itself; the engine does not open the file"));
+            _findings.Add(Finding.Of(fault, path, null, _replica.Newest is null ? "all keys that only the checkpoint has"
+                : "nothing by this itself; the engine does not open the file"));
     }
 
     private PageUse? CheckPages()
@@ -121,7 +124,8 @@ internal sealed class StoreCheck
             }
             catch (CorruptStoreException)
             {
-                Damage(line.Place(entry.Segment, entry.Offset), $"the record {EtagText.Of(entry.Record.Etag)} is damaged", "nothing here, because the checkpoint covers it; followers that need it get a snapshot");
+                Damage(line.Place(entry.Segment, entry.Offset), $"the record {EtagText.Of(entry.Record.Etag)} is damaged", "nothing here, because the "
+                    + "checkpoint covers it; followers that need it get a snapshot");
             }
         }
     }
@@ -132,13 +136,16 @@ internal sealed class StoreCheck
         if (line.Newest == 0)
             Damage(StoreLayout.Journal(_replica.State!), null, "no segment has an intact header", $"the records after {covered}, if there were any");
         if (line.Segments.Count > 0 && _replica.Newest is not null && !_replica.Facts.MetaIsOnLine)
-            Damage(line.Place(line.Segments[0].Header.Number, 0), $"the journal does not contain the last record of the checkpoint, {covered}", "the records of the journal, which do not follow the checkpoint");
+            Damage(line.Place(line.Segments[0].Header.Number, 0), $"the journal does not contain the last record of the checkpoint, {covered}", "the records "
+                + "of the journal, which do not follow the checkpoint");
         if (line.Newest > 0 && !line.HasNextFile)
-            Damage(line.Place(line.Newest + 1, 0), "the segment is missing, although each one is created before its predecessor is used", $"the records after {last}, if there were any");
+            Damage(line.Place(line.Newest + 1, 0), "the segment is missing, although each one is created before its predecessor is used", "the records after "
+                + $"{last}, if there were any");
         if (line.LostItsHeader is { } lost)
             Damage(line.Place(lost, 0), "the header of the segment is damaged, and it contains an intact record", $"records after {last}");
         if (line.Gap is { } gap)
-            Damage(gap, $"the journal begins after, or ends before, the last record of the checkpoint, {covered}", $"the records after {covered}, if there were any");
+            Damage(gap, $"the journal begins after, or ends before, the last record of the checkpoint, {covered}", $"the records after {covered}, if there "
+                + "were any");
         if (line.Break is { } broken)
             Damage(broken, "a record is damaged, and later segments show that it was durable", $"the records after {last}");
         if (line.Tail == TailFault.Lost)
@@ -151,7 +158,8 @@ internal sealed class StoreCheck
             Damage(behind, "a record that the checkpoint covers is damaged", "nothing here; followers that need it get a snapshot");
         var known = Etag.Max(_replica.Facts.Committed, _replica.Facts.Acknowledged);
         if (line.Last.Etag < known)
-            Damage(TailOf(line), $"the journal ends with {last}, but the control file names {EtagText.Of(known)} as committed or acknowledged", $"the records after {last}");
+            Damage(TailOf(line), $"the journal ends with {last}, but the control file names {EtagText.Of(known)} as committed or acknowledged", "the records "
+                + $"after {last}");
     }
 
     /// <summary>Checks the headers of files outside the line. The header of a prepared or retired file is zero.</summary>
@@ -165,7 +173,8 @@ internal sealed class StoreCheck
             if (StoppedReplica.TryReadFront(file, block) && (!block.AsSpan().ContainsAnyExcept((byte)0) || SegmentHeader.TryRead(block, place.Path, out _)))
                 continue;
             if (line.Gap is null)
-                Damage(place, "the header of the segment is damaged", "nothing here, because the checkpoint covers its records; followers that need them get a snapshot");
+                Damage(place, "the header of the segment is damaged", "nothing here, because the checkpoint covers its records; "
+                    + "followers that need them get a snapshot");
         }
     }
 

@@ -32,7 +32,8 @@ internal sealed class StoreDump(StoppedReplica replica, TextWriter output)
         foreach (var meta in replica.Metas)
             WriteMeta(meta);
         if (replica.Free is { } free)
-            Line($"map      {replica.DataBytes / Page.Bytes} pages in the file; {Sum(free.UsedRuns())} in use, {Sum(free.FreeRuns())} free, {Sum(free.PendingRuns())} pending");
+            Line($"map      {replica.DataBytes / Page.Bytes} pages in the file; {Sum(free.UsedRuns())} in use, {Sum(free.FreeRuns())} free, "
+                + $"{Sum(free.PendingRuns())} pending");
         WriteJournal(request.RecordsMax);
         if (request.Prefix is not null)
             WriteKeys(request.Prefix, request.KeysMax);
@@ -51,9 +52,12 @@ internal sealed class StoreDump(StoppedReplica replica, TextWriter output)
                 Line($"control  slot {index}: not intact");
                 continue;
             }
-            Line($"control  slot {index}: sequence {slot.Sequence}, replica {state.ReplicaId:x16}, shard {state.Shard}{(state.Removed ? ", removed" : "")}, cluster {state.ClusterHash:x16}");
-            Line($"         promised epoch {state.PromisedEpoch} to replica {state.PromisedLeader:x16}; committed {EtagText.Of(state.Committed)}, acknowledged {EtagText.Of(state.Acknowledged)}");
-            Line($"         generation {state.Generation}, revision {state.CoordinatorRevision}, recovery {state.Recovery}, longest lease {state.LeaseLongestMs} ms");
+            Line($"control  slot {index}: sequence {slot.Sequence}, replica {state.ReplicaId:x16}, shard {state.Shard}{(state.Removed ? ", removed" : "")}, "
+                + $"cluster {state.ClusterHash:x16}");
+            Line($"         promised epoch {state.PromisedEpoch} to replica {state.PromisedLeader:x16}; committed {EtagText.Of(state.Committed)}, acknowledged "
+                + $"{EtagText.Of(state.Acknowledged)}");
+            Line($"         generation {state.Generation}, revision {state.CoordinatorRevision}, recovery {state.Recovery}, longest lease "
+                + $"{state.LeaseLongestMs} ms");
         }
     }
 
@@ -65,7 +69,8 @@ internal sealed class StoreDump(StoppedReplica replica, TextWriter output)
             return;
         }
         var covered = meta.CheckpointPosition;
-        Line($"meta     revision {meta.Revision}{(meta == replica.Newest ? ", current" : "")}: covers {EtagText.Of(covered.Etag)}; replay from segment {covered.Position.Segment} at offset {covered.Position.Offset}; {meta.FilePages} pages");
+        Line($"meta     revision {meta.Revision}{(meta == replica.Newest ? ", current" : "")}: covers {EtagText.Of(covered.Etag)}; "
+            + $"replay from segment {covered.Position.Segment} at offset {covered.Position.Offset}; {meta.FilePages} pages");
         for (var tree = 0; tree < meta.Trees.Length; tree++)
         {
             if (meta.Trees[tree] is { Link.Reference.IsNone: false } root)
@@ -83,10 +88,12 @@ internal sealed class StoreDump(StoppedReplica replica, TextWriter output)
             var block = new byte[SegmentHeader.BlockBytes];
             var isOnLine = line.Segments.Exists(segment => segment.Header.Number == number);
             Line(StoppedReplica.TryReadFront(file, block) && SegmentHeader.TryRead(block, place.Path, out var header)
-                ? $"segment  {number}: {file.Length} bytes, incarnation {header.Incarnation:x16}, begins after {EtagText.Of(header.LastEtag)}, follows segment {header.PredecessorNumber} from {header.PredecessorEnd}{(isOnLine ? "" : "; not part of the journal")}"
-                : (FormattableString)$"segment  {number}: {file.Length} bytes, no intact header{(number > line.Newest ? "; not used yet" : "")}");
+                ? $"segment  {number}: {file.Length} bytes, incarnation {header.Incarnation:x16}, begins after {EtagText.Of(header.LastEtag)}, follows segment "
+                    + $"{header.PredecessorNumber} from {header.PredecessorEnd}{(isOnLine ? "" : "; not part of the journal")}"
+                : $"segment  {number}: {file.Length} bytes, no intact header{(number > line.Newest ? "; not used yet" : "")}");
         }
-        Line($"journal  {line.Entries.Count} records, {EtagText.Of(line.Base.Etag)} to {EtagText.Of(line.Last.Etag)}; end: {line.Tail.ToString().ToLowerInvariant()}");
+        Line($"journal  {line.Entries.Count} records, {EtagText.Of(line.Base.Etag)} to {EtagText.Of(line.Last.Etag)}; end: "
+            + $"{line.Tail.ToString().ToLowerInvariant()}");
         using var reader = new SegmentReader(replica.Files, StoreLayout.Journal(replica.State!));
         foreach (var entry in line.Entries.Skip(Math.Max(0, line.Entries.Count - recordsMax)))
             WriteRecord(reader, entry);
@@ -103,7 +110,8 @@ internal sealed class StoreDump(StoppedReplica replica, TextWriter output)
         {
             operations = "body damaged";
         }
-        Line($"record   segment {entry.Segment} at {entry.Offset}: {EtagText.Of(entry.Record.Etag)}, {operations}, {entry.Record.BodyBytes} bytes{(entry.Record.Flags == RecordFlags.None ? "" : $", {entry.Record.Flags}")}");
+        Line($"record   segment {entry.Segment} at {entry.Offset}: {EtagText.Of(entry.Record.Etag)}, {operations}, {entry.Record.BodyBytes} "
+            + $"bytes{(entry.Record.Flags == RecordFlags.None ? "" : $", {entry.Record.Flags}")}");
     }
 
     private void WriteKeys(byte[] prefix, int keysMax)
@@ -114,5 +122,5 @@ internal sealed class StoreDump(StoppedReplica replica, TextWriter output)
             new TreeReading(space, new KeyListing(tree, prefix, keysMax, output)).Read(newest.Trees[(int)tree]);
     }
 
-    private void Line(FormattableString text) => output.WriteLine(text.ToString(CultureInfo.InvariantCulture));
+    private void Line(string text) => output.WriteLine(text);
 }

@@ -45,9 +45,11 @@ internal sealed class StoreRecovery : IDisposable
     public bool IsNeeded => Report.IsDamaged || Report.Row.Decision != RecoveryDecision.Open;
 
     /// <summary>Why it cannot be done; null if it can.</summary>
-    public string? WhyNot => _source is null ? "neither meta page is intact and the journal does not begin with the shard's first record, so there is nothing to build the trees from"
+    public string? WhyNot => _source is null
+        ? "neither meta page is intact and the journal does not begin with the shard's first record, so there is nothing to build the trees from"
         : _replica.Identity.ReplicaId.IsNone ? "the control file and the data file are lost, so nothing tells which replica this is"
-        : _clusterHash is null ? "the control file is lost, and no other replica beside it tells the cluster. Name it with --cluster-hash; 'dump' of a replica of the same cluster prints it"
+        : _clusterHash is null ? "the control file is lost, and no other replica beside it tells the cluster. Name it with --cluster-hash; "
+            + "'dump' of a replica of the same cluster prints it"
         : null;
 
     /// <summary>The last record that the result has.</summary>
@@ -61,15 +63,19 @@ internal sealed class StoreRecovery : IDisposable
     {
         var source = _source!;
         yield return source.Meta is null ? "Build the trees from the journal alone, from the shard's first record on."
-            : $"Copy all readable keys of the {(source.Meta == _replica.Newest ? "newest" : "older")} checkpoint, which covers {EtagText.Of(source.Meta.CheckpointPosition.Etag)}.";
+            : $"Copy all readable keys of the {(source.Meta == _replica.Newest ? "newest" : "older")} checkpoint, which covers "
+                + $"{EtagText.Of(source.Meta.CheckpointPosition.Etag)}.";
         if (source.DamagedTrees.Contains(TreeId.Sessions))
-            yield return "Leave out all sessions, because some cannot be read. A client that repeats a request may apply it twice, and keys that sessions own stay.";
-        yield return $"Apply the {source.Records.Count} records of the journal that follow. The result ends with {EtagText.Of(source.Last.Etag)}; later changes, if there were any, are lost.";
+            yield return "Leave out all sessions, because some cannot be read. A client that repeats a request may apply it twice, and keys that sessions own "
+                + "stay.";
+        yield return $"Apply the {source.Records.Count} records of the journal that follow. The result ends with {EtagText.Of(source.Last.Etag)}; "
+            + "later changes, if there were any, are lost.";
         if (_replica.Control is null)
             yield return "Make a control file. The replica's votes and acknowledgements are lost, so another leader of the same epoch could be chosen.";
         if (_replica.Quarantined is { } reason)
             yield return $"Leave out the quarantine mark. The replica was quarantined ({reason}), and the node will trust what is recovered of it.";
-        yield return $"Write this to '{_replica.Layout.Directory}{NewSuffix}', check it, rename '{_replica.Layout.Directory}' to '{OldName()}', and put the new directory in its place.";
+        yield return $"Write this to '{_replica.Layout.Directory}{NewSuffix}', check it, rename '{_replica.Layout.Directory}' to '{OldName()}', and put the "
+            + "new directory in its place.";
     }
 
     /// <summary>Begins: opens and checks a directory. Changes nothing.</summary>
@@ -120,7 +126,8 @@ internal sealed class StoreRecovery : IDisposable
         var needed = _replica.DataBytes + (_source!.Records.Sum(static record => (long)record.Bytes) * 2) + (4 << 20);
         var parent = Path.GetDirectoryName(_replica.Layout.Directory)!;
         if (_disk.AvailableBytes(parent) is var available && available < needed)
-            throw new StorageIoException("recover into", parent, $"it may need {needed} bytes, but the disk has only {available}; nothing was changed", isDiskFull: true);
+            throw new StorageIoException(
+                "recover into", parent, $"it may need {needed} bytes, but the disk has only {available}; nothing was changed", isDiskFull: true);
     }
 
     private void Fill(PageStore pages, RecoverySource source)
@@ -144,7 +151,8 @@ internal sealed class StoreRecovery : IDisposable
     private ControlState NewControl(Etag last)
     {
         var (replica, shard) = _replica.Identity;
-        var promises = _replica.Control ?? new ControlState { ReplicaId = replica, Shard = shard, ClusterHash = _clusterHash!.Value, LeaseLongestMs = LeaseMsMax };
+        var promises = _replica.Control
+            ?? new ControlState { ReplicaId = replica, Shard = shard, ClusterHash = _clusterHash!.Value, LeaseLongestMs = LeaseMsMax };
         // The leader of a later epoch is not known.
         if (promises.PromisedEpoch < last.Epoch)
             promises = promises with { PromisedEpoch = last.Epoch, PromisedLeader = default, PromisedIncarnation = default };

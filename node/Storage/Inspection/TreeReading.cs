@@ -41,7 +41,8 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
             visitor.Reached(new PageRun(link.Reference.Number, space.CheckPage(link.Reference, link.Checksum)));
             page = space.Locate(link.Reference);
             if (Page.Type(page) is not (PageType.Leaf or PageType.Branch) || depth > PageStructure.DepthMax)
-                throw new CorruptStoreException($"page {link.Reference.Number} (offset {link.Reference.Value}) has type {(byte)Page.Type(page)}, which is not valid at level {depth} of a tree");
+                throw new CorruptStoreException($"page {link.Reference.Number} (offset {link.Reference.Value}) has type {(byte)Page.Type(page)}, which is not "
+                    + $"valid at level {depth} of a tree");
             CheckOrder(page, link.Reference, keys);
         }
         catch (CorruptStoreException fault)
@@ -73,7 +74,8 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
             expected = level;
         if (expected < 0 || expected == level)
             return;
-        var fault = new CorruptStoreException($"page {place.Number} (offset {place.Value}) is a leaf at level {level} of a tree, and another leaf is at level {expected}");
+        var fault = new CorruptStoreException(
+            $"page {place.Number} (offset {place.Value}) is a leaf at level {level} of a tree, and another leaf is at level {expected}");
         expected = -1;
         Damaged(fault, place, keys);
     }
@@ -116,7 +118,9 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
             var before = index + 1 < Page.Count(page) ? KeyAt(page, index + 1).ToArray() : keys.Before;
             var (child, recorded) = (*TreePage.Child(page, index), TreePage.Subtree(page, index)->Summary);
             if (Read(child, new KeyRange(from, before), depth + 1) is { } found && found != recorded)
-                Damaged(new CorruptStoreException($"page {place.Number} (offset {place.Value}) records {recorded} below child {index}, which has {found}"), place, new KeyRange(from, before));
+                Damaged(
+                    new CorruptStoreException($"page {place.Number} (offset {place.Value}) records {recorded} below child {index}, which has {found}"), place,
+                    new KeyRange(from, before));
             from = before;
         }
     }

@@ -79,7 +79,8 @@ internal sealed class CommittedTail(StoreContext context, StoreLifecycle life, P
             return TailState.Ahead;
         var next = index.FirstAfter(after);
         var before = next == 0 ? index.Base.Etag : index[next - 1].Record.Etag;
-        return before == after || (next < index.Count && index[next].Record.Epoch == after.Epoch && after.Change > before.Change) ? TailState.Read : TailState.Foreign;
+        return before == after || (next < index.Count && index[next].Record.Epoch == after.Epoch && after.Change > before.Change) ? TailState.Read
+            : TailState.Foreign;
     }
 
     private ReadSnapshot? TryOpenSnapshot()
@@ -135,7 +136,8 @@ internal sealed class CommittedTail(StoreContext context, StoreLifecycle life, P
         var state = life.HasEnded ? TailState.Stopped : StateOf(after, pages.Roots.PublishedEtag);
         if (state == TailState.Read && reader.ReadBodies(after, bytesMax: 0, bodies) < 0)
             state = life.HasEnded ? TailState.Stopped : TailState.Compacted;
-        if (state != TailState.Read || bodies.Count == 0 || !RecordBody.TryReadHeader(bodies[0].Span, out var record) || record.Etag > pages.Roots.PublishedEtag)
+        if (state != TailState.Read
+            || bodies.Count == 0 || !RecordBody.TryReadHeader(bodies[0].Span, out var record) || record.Etag > pages.Roots.PublishedEtag)
             done(Without(state, after));
         else
             done(new TailPage(TailState.Read, record.Etag, index.Base.Etag, pages.Roots.PublishedEtag, bodies));

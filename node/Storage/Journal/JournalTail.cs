@@ -61,7 +61,8 @@ internal sealed class JournalTail : IDisposable
     public void Add(DurableWrite write, JournalJob job)
     {
         var record = job.Entry!;
-        Invariant.Check(HasRoomFor(record) && write.End == Offset, $"A record of {record.Bytes} bytes was added at offset {write.End} of segment {Segment}, which is taken up to {Offset}.");
+        Invariant.Check(HasRoomFor(record) && write.End == Offset, $"A record of {record.Bytes} bytes was added at offset {write.End} of segment {Segment}, "
+            + $"which is taken up to {Offset}.");
         write.Add(job);
         Offset = write.End;
         Last = record.Record;

@@ -40,7 +40,8 @@ internal static class RecordBody
     public static bool TryReadHeader(ReadOnlySpan<byte> front, int bodyBytes, uint checksum, out RecordRef header)
     {
         header = default;
-        if (bodyBytes > BytesMax || BinaryPrimitives.ReadUInt32LittleEndian(front) != Magic || BinaryPrimitives.ReadUInt32LittleEndian(front[4..]) != (uint)bodyBytes)
+        if (bodyBytes > BytesMax
+            || BinaryPrimitives.ReadUInt32LittleEndian(front) != Magic || BinaryPrimitives.ReadUInt32LittleEndian(front[4..]) != (uint)bodyBytes)
             return false;
         var flags = Flags(front);
         if ((flags & ~KnownFlags) != 0 || LastChange(front) < FirstChange(front) || bodyBytes < BytesOf(0, flags))
@@ -75,7 +76,8 @@ internal static class RecordBody
     public static long WallTimeMicroseconds(ReadOnlySpan<byte> body) => HasShardTime(body) ? BinaryPrimitives.ReadInt64LittleEndian(body[64..]) : 0;
 
     /// <summary>The shard time of the record in microseconds, by which lives are counted. The body is whole.</summary>
-    public static long ShardTimeMicroseconds(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt64LittleEndian(body[(HasShardTime(body) ? HeaderBytes : 64)..]);
+    public static long ShardTimeMicroseconds(ReadOnlySpan<byte> body) =>
+        BinaryPrimitives.ReadInt64LittleEndian(body[(HasShardTime(body) ? HeaderBytes : 64)..]);
 
     /// <summary>The payload of a whole body: the encoded operations, which may be compressed.</summary>
     public static Range Payload(ReadOnlySpan<byte> body) => (HeaderBytes + (HasShardTime(body) ? ShardTimeBytes : 0))..^TrailerBytes;
@@ -96,7 +98,8 @@ internal static class RecordBody
     /// <param name="record">What <see cref="TryVerify"/> would read of it.</param>
     /// <param name="shardTimeMicroseconds">The shard time, with that flag.</param>
     public static byte[] Encode(
-        in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record, long shardTimeMicroseconds = 0)
+        in RecordRef previous, RecordFlags flags,
+        ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record, long shardTimeMicroseconds = 0)
     {
         var body = GC.AllocateUninitializedArray<byte>(BytesOf(payload.Length, flags));
         Encode(body, previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out record, shardTimeMicroseconds);
@@ -104,11 +107,13 @@ internal static class RecordBody
     }
 
     /// <summary>The length of a body with a payload of this length.</summary>
-    public static int BytesOf(int payloadBytes, RecordFlags flags) => HeaderBytes + ((flags & RecordFlags.ShardTime) == 0 ? 0 : ShardTimeBytes) + payloadBytes + TrailerBytes;
+    public static int BytesOf(int payloadBytes, RecordFlags flags) =>
+        HeaderBytes + ((flags & RecordFlags.ShardTime) == 0 ? 0 : ShardTimeBytes) + payloadBytes + TrailerBytes;
 
     /// <summary>The same in memory of <see cref="BytesOf"/> bytes.</summary>
     public static void Encode(
-        Span<byte> body, in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record, long shardTimeMicroseconds = 0)
+        Span<byte> body, in RecordRef previous, RecordFlags flags,
+        ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record, long shardTimeMicroseconds = 0)
     {
         var first = previous.Change + 1;
         var last = first + (ulong)Math.Max(operationCount, 1) - 1;

@@ -31,4 +31,5 @@ internal enum TailState
 /// The state that has exactly the records up to <paramref name="Until"/>, for the reader to dispose of. Null if it was not asked for, or not all committed
 /// records are in the page.
 /// </param>
-internal sealed record TailPage(TailState State, Etag Until, Etag Oldest, Etag Committed, IReadOnlyList<ReadOnlyMemory<byte>> Bodies, ReadSnapshot? Snapshot = null);
+internal sealed record TailPage(
+    TailState State, Etag Until, Etag Oldest, Etag Committed, IReadOnlyList<ReadOnlyMemory<byte>> Bodies, ReadSnapshot? Snapshot = null);

@@ -44,7 +44,8 @@ internal readonly struct VerifiedBody
     /// <param name="payload">The operations.</param>
     /// <param name="shardTimeMicroseconds">The shard time, if it is not in place of the wall time.</param>
     public static VerifiedBody Seal(
-        ref BodySlab? slab, in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, long shardTimeMicroseconds = 0)
+        ref BodySlab? slab, in RecordRef previous,
+        RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, long shardTimeMicroseconds = 0)
     {
         var length = RecordBody.BytesOf(payload.Length, flags);
         if (length > BodySlab.BodyBytesMax)

@@ -26,7 +26,8 @@ internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, J
     public bool IsMuchToReplay => JournalBytes >= _options.CheckpointQuiescentJournalBytes;
 
     /// <summary>Whether the journal bytes or the changed pages are as much as triggers a checkpoint.</summary>
-    public bool IsDue => JournalBytes >= _options.CheckpointJournalBytes || (pages.ChangedBytes >= _options.CheckpointScratchBytes && context.Memory.WantsCheckpoints);
+    public bool IsDue =>
+        JournalBytes >= _options.CheckpointJournalBytes || (pages.ChangedBytes >= _options.CheckpointScratchBytes && context.Memory.WantsCheckpoints);
 
     /// <summary>
     /// How far checkpoints are behind, from 0 to 1. It is 0 up to twice the amount that triggers a checkpoint, that is until the next one could start as

@@ -57,7 +57,8 @@ internal sealed class CheckpointSchedule
     /// <param name="bound">Returns the last etag that a checkpoint may cover: the lesser of the committed and the locally durable one.</param>
     /// <param name="foundNoRoom">Called when the disk is full.</param>
     public CheckpointSchedule(
-        StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, JournalHolds holds, SegmentReader reader, JournalWriter journal, SpaceReserve reserve,
+        StoreContext context,
+        StoreLifecycle life, PageStore pages, JournalIndex index, JournalHolds holds, SegmentReader reader, JournalWriter journal, SpaceReserve reserve,
         Func<Etag> bound, Action foundNoRoom)
     {
         _context = context;

@@ -9,7 +9,8 @@ namespace KvCluster.Storage.Maintenance;
 /// Recycles the journal that checkpoints make unnecessary, and knows the snapshots in progress that still need some of it. Owned by
 /// <see cref="CheckpointSchedule"/>; writer executor.
 /// </summary>
-internal sealed class JournalRecycling(StoreContext context, PageStore pages, JournalIndex index, JournalHolds holds, SegmentReader reader, JournalWriter journal)
+internal sealed class JournalRecycling(
+    StoreContext context, PageStore pages, JournalIndex index, JournalHolds holds, SegmentReader reader, JournalWriter journal)
 {
     private readonly List<SnapshotSource> _sources = [];
     private long _keptBytes;

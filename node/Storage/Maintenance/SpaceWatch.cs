@@ -65,7 +65,8 @@ internal sealed class SpaceWatch : IDisposable
     /// <param name="memory">Knows what the node's other stores have changed.</param>
     /// <param name="stalled">Called when the disk is found full and records wait for space.</param>
     public SpaceWatch(
-        StoreContext context, StoreLifecycle life, PageStore pages, JournalWriter journal, SpaceReserve reserve, CheckpointSchedule checkpoints, StoreMemory memory, Action stalled)
+        StoreContext context,
+        StoreLifecycle life, PageStore pages, JournalWriter journal, SpaceReserve reserve, CheckpointSchedule checkpoints, StoreMemory memory, Action stalled)
     {
         (_context, _life, _pages, _journal, _reserve, _checkpoints, _memory, _stalled) = (context, life, pages, journal, reserve, checkpoints, memory, stalled);
         _directory = Path.GetDirectoryName(pages.File.Path)!;
@@ -120,7 +121,8 @@ internal sealed class SpaceWatch : IDisposable
     public void Observe()
     {
         var changed = _pages.ChangedBytes;
-        if (_life.HasEnded || (!IsDiskFull && Math.Abs(changed - _changedBytes) < Math.Clamp(_bytesBeyond / 2, LookBytesMin, LookBytesMax) && _journal.Bytes == _journalBytes))
+        if (_life.HasEnded
+            || (!IsDiskFull && Math.Abs(changed - _changedBytes) < Math.Clamp(_bytesBeyond / 2, LookBytesMin, LookBytesMax) && _journal.Bytes == _journalBytes))
             return;
         Measure();
         var keepsTooMuch = IsScarce && _checkpoints.JournalKeptBytes > _freeBytes;

@@ -132,7 +132,8 @@ internal sealed class FreeMap
     public void AllowReuse(PageRun run)
     {
         Invariant.Check(
-            _free.CountIn(run) == run.Count && _reusable.CountIn(run) + _holes.CountIn(run) == 0, $"Pages of the {run.Count} from {run.First} on were released for reuse twice, or while in use.");
+            _free.CountIn(run) == run.Count && _reusable.CountIn(run) + _holes.CountIn(run) == 0,
+            $"Pages of the {run.Count} from {run.First} on were released for reuse twice, or while in use.");
         _reusable.Add(run);
     }
 
@@ -178,7 +179,8 @@ internal sealed class FreeMap
             _ = _extents.TryTake(pages, out first);
         }
         var run = new PageRun(first, pages);
-        Invariant.Check(_reusable.CountIn(run) + _holes.CountIn(run) == pages, $"The {pages} pages from {first} on were taken, but some of them are not reusable.");
+        Invariant.Check(
+            _reusable.CountIn(run) + _holes.CountIn(run) == pages, $"The {pages} pages from {first} on were taken, but some of them are not reusable.");
         _wanted -= pages;
         _taken += pages;
         _free.Remove(run);
@@ -299,7 +301,8 @@ internal sealed class FreeMap
     private void LeavePages(PageRun run)
     {
         Invariant.Check(
-            _free.CountIn(run) == 0 && _pending.CountIn(run) == 0, $"Pages of the {run.Count} from {run.First} on were retired twice, or while they were free.");
+            _free.CountIn(run) == 0 && _pending.CountIn(run) == 0,
+            $"Pages of the {run.Count} from {run.First} on were retired twice, or while they were free.");
         _pending.Add(run);
         _pages.Change(run);
     }

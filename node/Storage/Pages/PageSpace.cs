@@ -126,7 +126,8 @@ internal sealed unsafe class PageSpace
             ReadEvicted(reference.Number, pages);
         return Page.Type(run) == PageType.Overflow && Page.ValueLength(run) == valueLength
             ? run
-            : throw Bad($"'{_file.Path}': page {PageLink.Load(link).Number} is not an overflow run with a value of {valueLength} bytes, although its leaf refers to it as one.");
+            : throw Bad($"'{_file.Path}': page {PageLink.Load(link).Number} is not an overflow run with a value of {valueLength} bytes, although its leaf "
+                + "refers to it as one.");
     }
 
     /// <summary>Makes the next access check the page, because it was rewritten. Called before any reference to it is published.</summary>
@@ -241,7 +242,8 @@ internal sealed unsafe class PageSpace
         catch (StorageIoException failure)
         {
             var last = number + count - 1;
-            throw Bad($"'{_file.Path}': page {number}{(count > 1 ? $" to {last}" : "")} (offset {number * Page.Bytes}) cannot be read: {failure.Message}", failure);
+            throw Bad(
+                $"'{_file.Path}': page {number}{(count > 1 ? $" to {last}" : "")} (offset {number * Page.Bytes}) cannot be read: {failure.Message}", failure);
         }
     }
 

@@ -63,7 +63,8 @@ internal static unsafe class PageStructure
 
     private static string? ProblemOfChild(byte* page, int index, int slot, int end)
     {
-        if (slot % 8 != 0 || slot + TreePage.BranchCellHeader > end || slot + TreePage.BranchCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
+        if (slot % 8 != 0
+            || slot + TreePage.BranchCellHeader > end || slot + TreePage.BranchCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
             return $"child {index} at {slot} extends beyond the cells or is not aligned to 8 bytes";
         if (ProblemOfReference(TreePage.Child(page, index)) is { } problem)
             return $"child {index} {problem}";

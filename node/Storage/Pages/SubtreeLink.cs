@@ -22,7 +22,8 @@ internal readonly record struct SubtreeSummary(ulong Value)
     public bool HasReferences => (Value & ReferencesBit) != 0;
 
     /// <inheritdoc/>
-    public override string ToString() => string.Create(System.Globalization.CultureInfo.InvariantCulture, $"{Keys} keys {(HasReferences ? "with" : "without")} references");
+    public override string ToString() =>
+        string.Create(System.Globalization.CultureInfo.InvariantCulture, $"{Keys} keys {(HasReferences ? "with" : "without")} references");
 
     /// <summary>The summary of a leaf or branch all of whose references are to the file.</summary>
     public static unsafe SubtreeSummary Of(byte* page)

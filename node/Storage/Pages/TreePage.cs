@@ -50,7 +50,8 @@ internal static unsafe class TreePage
     public static int LowerBound(byte* page, ReadOnlySpan<byte> key, out bool found) => Search(page, key, 0, Page.Count(page), out found);
 
     /// <summary>The same among the entries from one on, of which all before have lesser keys. Fast if the index is not much greater.</summary>
-    public static int LowerBound(byte* page, ReadOnlySpan<byte> key, int from, out bool found) => Search(page, key, from, Page.Count(page), out found, isSoon: true);
+    public static int LowerBound(byte* page, ReadOnlySpan<byte> key, int from, out bool found) =>
+        Search(page, key, from, Page.Count(page), out found, isSoon: true);
 
     /// <summary>The child that a key belongs to.</summary>
     public static int FindChild(byte* page, ReadOnlySpan<byte> key)
@@ -299,7 +300,8 @@ internal static unsafe class TreePage
         var bytes = 0;
         for (var i = from; i < to; i++)
             bytes += CellBytes(source, i);
-        Invariant.Check(start - bytes >= Page.HeaderBytes + (count * Page.EntryBytes), $"{to - from} entries of {bytes} bytes do not fit into a page with a gap of {Page.Gap(target)} bytes.");
+        Invariant.Check(start - bytes >= Page.HeaderBytes + (count * Page.EntryBytes), $"{to - from} entries of {bytes} bytes do not fit into a page with a "
+            + $"gap of {Page.Gap(target)} bytes.");
         Move(Page.Slots(target), slots, before * sizeof(ushort));
         Move(Page.Heads(source) + from, heads + before, (to - from) * sizeof(ulong));
         var isLeaf = Page.Type(source) == PageType.Leaf;
@@ -538,7 +540,8 @@ internal static unsafe class TreePage
     {
         var start = Page.CellsStart(page) - cellBytes;
         var count = Page.Count(page);
-        Invariant.Check(start >= Page.HeaderBytes + ((count + 1) * Page.EntryBytes), $"A cell of {cellBytes} bytes does not fit into a page with a gap of {Page.Gap(page)} bytes.");
+        Invariant.Check(start >= Page.HeaderBytes + ((count + 1) * Page.EntryBytes), $"A cell of {cellBytes} bytes does not fit into a page with a gap of "
+            + $"{Page.Gap(page)} bytes.");
         var heads = Page.Heads(page);
         var slots = Page.Slots(page);
         var slotsAfter = (ushort*)(heads + count + 1);

@@ -38,9 +38,11 @@ internal static class RecoveryTable
         RecoverFromPeers("journal unreadable", facts => facts.Line!.Unreadable is not null,
             facts => $"after {facts.Line!.Unreadable}, the disk has unreadable blocks that may belong to the journal"),
         RecoverFromPeers("journal ends before committed", facts => facts.Line!.Last.Etag < facts.Committed,
-            facts => $"{TailPlace(facts)} the journal ends with {EtagText.Of(facts.Line!.Last.Etag)}, but the control file shows {EtagText.Of(facts.Committed)} as committed"),
+            facts => $"{TailPlace(facts)} the journal ends with {EtagText.Of(facts.Line!.Last.Etag)}, but the control file shows "
+                + $"{EtagText.Of(facts.Committed)} as committed"),
         RecoverFromPeers("journal ends before acknowledged", facts => facts.Line!.Last.Etag < facts.Acknowledged,
-            facts => $"{TailPlace(facts)} the journal ends with {EtagText.Of(facts.Line!.Last.Etag)}, but the control file shows {EtagText.Of(facts.Acknowledged)} as acknowledged"),
+            facts => $"{TailPlace(facts)} the journal ends with {EtagText.Of(facts.Line!.Last.Etag)}, but the control file shows "
+                + $"{EtagText.Of(facts.Acknowledged)} as acknowledged"),
         Open("covered record damaged", facts => facts.Line!.CoveredBreak is not null,
             facts => $"{facts.Line!.CoveredBreak}: a record that the checkpoint covers is damaged; followers can get only the records after it"),
         Open("torn record at the end", facts => facts.Line!.Tail == TailFault.Torn,

@@ -36,7 +36,8 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     /// </summary>
     public bool TryReadNext(in RecordRef previous, Etag covered, out RecordRef record)
     {
-        var isRead = (previous.Etag < covered && TryReadFront(Offset, out record, out var envelope) && record.Etag <= covered) || TryReadAt(Offset, out record, out envelope);
+        var isRead = (previous.Etag < covered && TryReadFront(Offset, out record, out var envelope) && record.Etag <= covered)
+            || TryReadAt(Offset, out record, out envelope);
         if (!isRead || !record.Follows(previous))
             return false;
         Proven = Etag.Max(Proven, envelope.DurableAtSubmission);

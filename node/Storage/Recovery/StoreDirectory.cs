@@ -72,7 +72,8 @@ internal static class StoreDirectory
         using var preparation = SegmentPreparation.Begin(files, directory, FirstSegment, options.SegmentBytesMin, new ConcurrentStack<ulong>());
         using var block = new AlignedBuffer(SegmentHeader.BlockBytes);
         // Nothing is ever appended to this segment, because the first open starts a new one. Its incarnation therefore has no meaning.
-        new SegmentHeader(FirstSegment, control.ReplicaId.Value, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum).WriteTo(block.Span, SegmentHeader.VersionFor(options));
+        new SegmentHeader(FirstSegment, control.ReplicaId.Value, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum)
+            .WriteTo(block.Span, SegmentHeader.VersionFor(options));
         preparation.File.WriteDurable(block.Span, 0);
         files.SyncDirectory(directory);
     }

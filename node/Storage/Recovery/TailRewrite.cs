@@ -41,7 +41,8 @@ internal static class TailRewrite
         {
             var record = bytes.AsSpan(0, count);
             if (file.Read(record, entry.Offset) < count || !IsRecord(record, entry.Record))
-                throw new StorageIoException("read back", file.Path, $"the record at offset {entry.Offset} differs from what was read before; it was not durable, and the next open ends the journal before it");
+                throw new StorageIoException("read back", file.Path, $"the record at offset {entry.Offset} differs from what was read before; "
+                    + "it was not durable, and the next open ends the journal before it");
             file.Write(record, entry.Offset);
         }
         finally

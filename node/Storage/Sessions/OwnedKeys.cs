@@ -29,7 +29,9 @@ internal static class OwnedKeys
     {
         Span<byte> sumKey = stackalloc byte[Etag.ByteLength];
         opened.WriteTo(sumKey);
-        return batch.TryGet(TreeId.Owned, sumKey, out var sum) ? (BinaryPrimitives.ReadUInt64LittleEndian(sum), BinaryPrimitives.ReadUInt64LittleEndian(sum[sizeof(ulong)..])) : default;
+        return batch.TryGet(TreeId.Owned, sumKey, out var sum)
+            ? (BinaryPrimitives.ReadUInt64LittleEndian(sum), BinaryPrimitives.ReadUInt64LittleEndian(sum[sizeof(ulong)..]))
+            : default;
     }
 
     /// <summary>Whether a session may own so many keys more.</summary>
@@ -108,7 +110,8 @@ internal static class OwnedKeys
     /// <exception cref="CorruptStoreException">The key or the value is not as this class writes them.</exception>
     public static void Check(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
-        if (key.Length is not (Etag.ByteLength or EntryKeyBytes) || (key.Length == Etag.ByteLength ? value.Length != SumBytes : value.Length is 0 or > KvLimits.KeyBytesMax))
+        if (key.Length is not (Etag.ByteLength or EntryKeyBytes)
+            || (key.Length == Etag.ByteLength ? value.Length != SumBytes : value.Length is 0 or > KvLimits.KeyBytesMax))
             throw new CorruptStoreException($"An entry of the owned keys has a key of {key.Length} bytes and {value.Length} bytes.");
     }
 

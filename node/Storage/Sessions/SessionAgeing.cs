@@ -28,7 +28,8 @@ internal sealed class SessionAgeing(StoreOptions options)
     /// more than half.
     /// </summary>
     public bool HasRoomWithLifetime(WriteBatch batch, SessionOwner owner) =>
-        SessionTable.CountWithLifetime(batch) < (ulong)options.SessionsWithLifetimeMax && SessionTable.CountWithLifetimeOf(batch, owner) < ((ulong)options.SessionsWithLifetimeMax + 1) / 2;
+        SessionTable.CountWithLifetime(batch) < (ulong)options.SessionsWithLifetimeMax
+            && SessionTable.CountWithLifetimeOf(batch, owner) < ((ulong)options.SessionsWithLifetimeMax + 1) / 2;
 
     /// <summary>
     /// When there is no room, the session that has to end so that an owner can open another one. Null: the owner has to wait until some sessions have been

@@ -87,7 +87,9 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     {
         var left = leftMilliseconds == 0 ? lifetimeMilliseconds : Math.Min(leftMilliseconds, lifetimeMilliseconds);
         // The countdown begins at the first look, which also sets the session's moment in the queue.
-        Add(new Countdown(session, lifetimeMilliseconds, CountedFor(lifetimeMilliseconds), CountedFor(left), Countdown.Unheard) { IsRecorded = leftMilliseconds != 0 }, long.MinValue);
+        Add(new Countdown(
+            session, lifetimeMilliseconds, CountedFor(lifetimeMilliseconds), CountedFor(left),
+            Countdown.Unheard) { IsRecorded = leftMilliseconds != 0 }, long.MinValue);
     }
 
     /// <summary>Counts a session that was opened now.</summary>
@@ -347,7 +349,8 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
 
         public long EndsAtMs(long beganMs) => EndsAtMs(Volatile.Read(ref _keptAtMs), beganMs);
 
-        public long SilentSinceMs(long beganMs) => Math.Max(RecordedAtMs, Volatile.Read(ref _keptAtMs) is var seen && seen == Ended ? 0 : Math.Max(seen, beganMs));
+        public long SilentSinceMs(long beganMs) =>
+            Math.Max(RecordedAtMs, Volatile.Read(ref _keptAtMs) is var seen && seen == Ended ? 0 : Math.Max(seen, beganMs));
 
         public bool TryRestart(long nowMs)
         {

@@ -287,7 +287,8 @@ internal static class SessionTable
             if (reader.Sequence < lowestOpen)
                 continue;
             if (reader.Sequence - lowestOpen >= OpenRequestsMax)
-                throw new CorruptStoreException($"A session has a result for sequence {reader.Sequence}, which is too far above its lowest open sequence {lowestOpen}.");
+                throw new CorruptStoreException(
+                    $"A session has a result for sequence {reader.Sequence}, which is too far above its lowest open sequence {lowestOpen}.");
             if (reader.Sequence / ResultsPerEntry != loaded)
             {
                 if (loaded is not null)
@@ -348,7 +349,8 @@ internal static class SessionTable
         batch.Put(TreeId.Sessions, key, value);
     }
 
-    private static ulong Count(WriteBatch batch, ReadOnlySpan<byte> key) => batch.TryGet(TreeId.Sessions, key, out var stored) ? BinaryPrimitives.ReadUInt64LittleEndian(stored) : 0;
+    private static ulong Count(WriteBatch batch, ReadOnlySpan<byte> key) =>
+        batch.TryGet(TreeId.Sessions, key, out var stored) ? BinaryPrimitives.ReadUInt64LittleEndian(stored) : 0;
 
     private static ulong Count(WriteBatch batch, byte mark, ulong number, int numberBytes)
     {

@@ -201,7 +201,8 @@ internal sealed class SnapshotInstaller : IDisposable
     {
         var needed = bytes + _context.Options.SnapshotRoomBytes;
         if (_context.Files.AvailableBytes(_layout.Incoming) is var available && available < needed)
-            throw new StorageIoException("receive a snapshot in", _layout.Incoming, $"it needs {needed} bytes, but the disk has only {available}", isDiskFull: true);
+            throw new StorageIoException(
+                "receive a snapshot in", _layout.Incoming, $"it needs {needed} bytes, but the disk has only {available}", isDiskFull: true);
         _data = _context.Files.Open(StoreLayout.Data(_layout.Incoming), new StorageFileOptions(StorageFileMode.CreateNew));
         _data.Resize(bytes);
     }

@@ -90,7 +90,8 @@ internal sealed class SnapshotStream
         if (BinaryPrimitives.ReadUInt32LittleEndian(header[4..]) is var version && version != Version)
             throw new FormatVersionException(receiver, version, Version);
         var count = BinaryPrimitives.ReadInt32LittleEndian(header[8..]);
-        return count >= 1 && count <= RunsMax ? count : throw new CorruptStoreException($"The snapshot for '{receiver}' lists an invalid number of page runs, {count}.");
+        return count >= 1 && count <= RunsMax ? count
+            : throw new CorruptStoreException($"The snapshot for '{receiver}' lists an invalid number of page runs, {count}.");
     }
 
     /// <summary>Decodes the whole part before the pages.</summary>
@@ -102,7 +103,8 @@ internal sealed class SnapshotStream
             throw new CorruptStoreException($"The snapshot for '{receiver}' has a damaged table of pages.");
         var filePages = BinaryPrimitives.ReadInt64LittleEndian(prefix[16..]);
         if (filePages > FreeMap.FilePagesMax)
-            throw new CorruptStoreException($"The snapshot for '{receiver}' is of a file with {filePages} pages, but a file can have at most {FreeMap.FilePagesMax}.");
+            throw new CorruptStoreException(
+                $"The snapshot for '{receiver}' is of a file with {filePages} pages, but a file can have at most {FreeMap.FilePagesMax}.");
         for (var index = 0; index < runs.Length; index++)
         {
             runs[index] = new PageRun(

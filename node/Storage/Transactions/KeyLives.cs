@@ -44,7 +44,8 @@ internal static class KeyLives
         var copy = ArrayPool<byte>.Shared.Rent(value.Length);
         value.CopyTo(copy);
         Span<byte> header = stackalloc byte[KvValue.HeaderBytesMax];
-        batch.Put(TreeId.Kv, key, header[..KvValue.WriteHeader(header, etag, life with { ExpiryMilliseconds = expiryMilliseconds })], copy.AsSpan(0, value.Length));
+        batch.Put(
+            TreeId.Kv, key, header[..KvValue.WriteHeader(header, etag, life with { ExpiryMilliseconds = expiryMilliseconds })], copy.AsSpan(0, value.Length));
         ArrayPool<byte>.Shared.Return(copy);
         if (life.ExpiryMilliseconds != 0)
             ExpiryIndex.Remove(batch, life.ExpiryMilliseconds, etag);

@@ -263,7 +263,8 @@ internal sealed class MergedTransaction(
     }
 
     /// <summary>What the record takes in the journal, with so many bytes more.</summary>
-    private int RecordBytes(int moreBytes) => RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + RecordBody.ShardTimeBytes + _payload.Count + _results.BytesMax + moreBytes + RecordBody.TrailerBytes);
+    private int RecordBytes(int moreBytes) => RecordEnvelope.RecordBytes(
+        RecordBody.HeaderBytes + RecordBody.ShardTimeBytes + _payload.Count + _results.BytesMax + moreBytes + RecordBody.TrailerBytes);
 
     private void Apply(WriteBatch batch, WriteRequest request)
     {
@@ -368,7 +369,8 @@ internal sealed class MergedTransaction(
             batch, _payload, request.WantsResults ? _operationResults : null, resultBytesMax, _etagFirst, _shardTime, ref _next, ref _operationCount);
         if (!execution.Run(operations, _rangeEnd.AsSpan(0, partEnd)))
             return Refusal(WriteOutcome.ResultsTooLarge);
-        return new WriteResult(WriteOutcome.Applied, Newest, failed, (int)(request.CountsMembers ? execution.MembersChanged : execution.KeysDeleted), partEnd > 0)
+        return new WriteResult(
+            WriteOutcome.Applied, Newest, failed, (int)(request.CountsMembers ? execution.MembersChanged : execution.KeysDeleted), partEnd > 0)
         {
             Results = request.WantsResults ? _operationResults.Written.ToArray() : null,
         };
@@ -453,7 +455,8 @@ internal sealed class MergedTransaction(
     }
 
     /// <summary>
-    /// Puts that may be left. They are applied at once, so while leaves may have to be read they are no more than a step may read, in each tree that they change.
+    /// Puts that may be left. They are applied at once, so while leaves may have to be read they are no more than a step may read, in each tree that they
+    /// change.
     /// </summary>
     private int LeftMaxWith(int trees) => ahead.IsCold ? Math.Min(LeftMax, options.StepReadsMax / trees) : LeftMax;
 
@@ -503,7 +506,8 @@ internal sealed class MergedTransaction(
             if (allowance.IsSpent)
                 return false;
             var isSet = reader.Code == RequestOperation.SetDelete;
-            var end = isSet ? batch.EndOfSetPart(reader.Key, ref allowance, _rangeEnd) : batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref allowance, _rangeEnd);
+            var end = isSet ? batch.EndOfSetPart(reader.Key, ref allowance, _rangeEnd)
+                : batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref allowance, _rangeEnd);
             if (end.SequenceEqual(isSet ? default : reader.KeyEnd))
                 continue;
             if (!mayDivide)

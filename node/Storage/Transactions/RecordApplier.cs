@@ -22,7 +22,8 @@ internal static class RecordApplier
         using var payload = new RecordPayload(body);
         ApplyOperations(batch, payload.Operations, first, shardTime, ref change, ref count, hasSessions);
         if (count != RecordBody.OperationCount(body) || RecordBody.LastChange(body) - RecordBody.FirstChange(body) != (ulong)Math.Max(count, 1) - 1)
-            throw new UnreadableRecordException($"Record {EtagText.Of(new Etag(first.Epoch, RecordBody.LastChange(body)))} has {count} operations, which does not match its header.");
+            throw new UnreadableRecordException(
+                $"Record {EtagText.Of(new Etag(first.Epoch, RecordBody.LastChange(body)))} has {count} operations, which does not match its header.");
         batch.ShardTime = shardTime;
         batch.WallTime = Math.Max(batch.WallTime, RecordBody.WallTimeMicroseconds(body));
     }

@@ -169,7 +169,8 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
 
     private static bool MayChange(in RequestReader operation, ReadOnlySpan<byte> key) => operation.Code switch
     {
-        RequestOperation.PutOnTerms when operation.Terms.IsNumbered => key.StartsWith(operation.Key) && key.Length == operation.Key.Length + NumberText.KeyDigits,
+        RequestOperation.PutOnTerms when operation.Terms.IsNumbered =>
+            key.StartsWith(operation.Key) && key.Length == operation.Key.Length + NumberText.KeyDigits,
         RequestOperation.Put or RequestOperation.PutOnTerms or RequestOperation.Increment => key.SequenceEqual(operation.Key),
         _ => false,
     };
@@ -183,7 +184,8 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
             if (reader.Code == RequestOperation.Delete && IsWithin(reader.Key, scan.Key, scan.KeyEnd))
                 more++;
             else if (reader.Code is RequestOperation.Put or RequestOperation.PutOnTerms or RequestOperation.Increment && MayPutInto(reader, scan))
-                bytes += reader.Key.Length + NumberText.KeyDigits + (scan.KeysOnly ? 0 : Math.Max(reader.Value.Length, NumberText.ValueBytesMax)) + OperationResults.EntryOverheadMax;
+                bytes += reader.Key.Length
+                    + NumberText.KeyDigits + (scan.KeysOnly ? 0 : Math.Max(reader.Value.Length, NumberText.ValueBytesMax)) + OperationResults.EntryOverheadMax;
         }
         using var cursor = batch.Cursor(TreeId.Kv, scan.Key, scan.KeyEnd);
         var left = scan.Limit + more;
@@ -204,7 +206,8 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
 
     // The key of a numbered put is not known here, only what it begins with.
     private static bool MayPutInto(in RequestReader put, in RequestReader scan) =>
-        IsWithin(put.Key, scan.Key, scan.KeyEnd) || (put.Code == RequestOperation.PutOnTerms && put.Terms.IsNumbered && (scan.KeyEnd.IsEmpty || put.Key.SequenceCompareTo(scan.KeyEnd) < 0));
+        IsWithin(put.Key, scan.Key, scan.KeyEnd)
+            || (put.Code == RequestOperation.PutOnTerms && put.Terms.IsNumbered && (scan.KeyEnd.IsEmpty || put.Key.SequenceCompareTo(scan.KeyEnd) < 0));
 
     /// <summary>Finds a range with the key that is deleted before an operation, and its end.</summary>
     private bool TryFindDeleted(ReadOnlySpan<byte> key, int index, out ReadOnlySpan<byte> end)

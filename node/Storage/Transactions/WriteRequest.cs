@@ -243,7 +243,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     public void AddCondition(ReadOnlySpan<byte> key, ConditionKind kind, Etag etag = default, ReadOnlySpan<byte> value = default)
     {
         ValidateKey(key);
-        Invariant.Check(kind is not (ConditionKind.EtagRelates or ConditionKind.ValueRelates or ConditionKind.Range), $"A condition of the kind {kind} was added without what it needs.");
+        Invariant.Check(kind is not (ConditionKind.EtagRelates or ConditionKind.ValueRelates or ConditionKind.Range), $"A condition of the kind {kind} was "
+            + $"added without what it needs.");
         if (kind is ConditionKind.SetHas or ConditionKind.SetLacks)
             ValidateMember(value);
         _conditions.Append([(byte)kind]);
@@ -506,7 +507,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     public void Identify(UInt128 session, ulong sequence, ulong lowestOpen)
     {
         if (!IsIdentityValid(sequence, lowestOpen))
-            throw new ArgumentOutOfRangeException(nameof(sequence), sequence, $"The sequence must not be below the lowest open one, and must be less than {SessionTable.OpenRequestsMax} above it.");
+            throw new ArgumentOutOfRangeException(nameof(sequence), sequence, "The sequence must not be below the lowest open one, and must be less than "
+                + $"{SessionTable.OpenRequestsMax} above it.");
         (Session, Sequence, LowestOpen) = (session, sequence, lowestOpen);
     }
 
@@ -540,7 +542,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// </summary>
     public void KeepSession(UInt128 session)
     {
-        Invariant.Check((OperationCount == 0 || KeepsSessions) && Session == 0, $"A request that already has a session or operations ({OperationCount}) cannot keep a session.");
+        Invariant.Check((OperationCount == 0 || KeepsSessions) && Session == 0, $"A request that already has a session or operations ({OperationCount}) cannot "
+            + $"keep a session.");
         Operations.SessionLeft(_operations, session, 0);
         (OperationCount, _changes) = (OperationCount + 1, _changes + 1);
         KeepsSessions = true;

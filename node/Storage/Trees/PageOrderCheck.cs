@@ -35,9 +35,11 @@ internal sealed unsafe class PageOrderCheck(string path)
         fixed (byte* page = bytes)
         {
             if (Page.Number(page) != (ulong)number)
-                throw new CorruptStoreException($"'{path}': page {number} (offset {number * Page.Bytes}) has the page number {Page.Number(page)} in its header.");
+                throw new CorruptStoreException(
+                    $"'{path}': page {number} (offset {number * Page.Bytes}) has the page number {Page.Number(page)} in its header.");
             if (Page.Type(page) == PageType.Overflow && Page.ValueLength(page) > Page.ValueBytesMax)
-                throw new CorruptStoreException($"'{path}': page {number} (offset {number * Page.Bytes}) has the invalid value length {Page.ValueLength(page)}.");
+                throw new CorruptStoreException(
+                    $"'{path}': page {number} (offset {number * Page.Bytes}) has the invalid value length {Page.ValueLength(page)}.");
             _run = number;
             _pagesLeft = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
             _expected = Page.Checksum(page);

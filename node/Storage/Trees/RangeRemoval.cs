@@ -210,7 +210,8 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     public static int HeightOf(PageSpace space, PageLink* link, ReadOnlySpan<byte> key = default)
     {
         var height = 0;
-        for (var page = space.ResolveNode(link); Page.Type(page) == PageType.Branch; page = space.ResolveNode(TreePage.Child(page, key.IsEmpty ? 0 : TreePage.FindChild(page, key))))
+        for (var page = space.ResolveNode(link);
+            Page.Type(page) == PageType.Branch; page = space.ResolveNode(TreePage.Child(page, key.IsEmpty ? 0 : TreePage.FindChild(page, key))))
             height++;
         return height;
     }

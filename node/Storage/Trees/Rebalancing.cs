@@ -14,8 +14,8 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     private const int UsedMin = Page.BodyBytes / 4;
 
     /// <summary>
-    /// Memory for copies of two pages while these are rewritten. Of the thread: a node has hundreds of stores with seven trees each, most of which rest, and few
-    /// writers. Nothing is in a copy from one operation to the next.
+    /// Memory for copies of two pages while these are rewritten. Of the thread: a node has hundreds of stores with seven trees each, most of which rest, and
+    /// few writers. Nothing is in a copy from one operation to the next.
     /// </summary>
     [ThreadStatic]
     private static byte[]? _copies;
@@ -32,7 +32,8 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         if (breaksPrefix && Page.Used(page) + bytes + (count * (prefixLength - prefixNext + 8)) > Page.BodyBytes)
             return false;
         // A prefix that would cost more than it saves is not taken (TreePage.Rebuild).
-        if (!breaksPrefix && Page.Gap(page) + Page.Garbage(page) + (prefixNext > prefixLength ? Math.Max(0, TreePage.GainOfPrefix(page, 0, count, prefixNext)) : 0) < bytes)
+        if (!breaksPrefix
+            && Page.Gap(page) + Page.Garbage(page) + (prefixNext > prefixLength ? Math.Max(0, TreePage.GainOfPrefix(page, 0, count, prefixNext)) : 0) < bytes)
             return false;
         Rebuild(page, prefixNext);
         return Page.Gap(page) >= bytes;
@@ -242,7 +243,8 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         if (breaksPrefix)
         {
             // Only the first separator can be less than the common prefix. The child before it stays alone, and the new child becomes the first of the rest.
-            Invariant.Check(index == 1, $"The separator at index {index} of a branch with {count} entries breaks the prefix, which only the one at index 1 may do.");
+            Invariant.Check(
+                index == 1, $"The separator at index {index} of a branch with {count} entries breaks the prefix, which only the one at index 1 may do.");
             Page.Format(right, PageType.Branch, Page.Prefix(copy), keepOwner: true);
             TreePage.InsertChild(right, 0, default, SubtreeLink.InMemory(reference));
             TreePage.Append(right, copy, 1, count);

@@ -170,7 +170,9 @@ internal sealed unsafe class StoreWalk
         if (at.IsLeaf)
             FollowEntry(at, index);
         else
-            Enter(*TreePage.Child(at.Page, index), index == 0 ? at.Lower : at.Separators[index], index + 1 < at.Count ? at.Separators[index + 1] : at.Upper, summary: TreePage.Subtree(at.Page, index)->Summary);
+            Enter(
+                *TreePage.Child(at.Page, index), index == 0 ? at.Lower : at.Separators[index], index + 1 < at.Count ? at.Separators[index + 1] : at.Upper,
+                summary: TreePage.Subtree(at.Page, index)->Summary);
     }
 
     /// <summary>Checks the set of an entry, and goes on with what the entry refers to.</summary>
@@ -221,7 +223,8 @@ internal sealed unsafe class StoreWalk
         var page = _space.Locate(link.Reference);
         var isLeaf = Page.Type(page) == PageType.Leaf;
         if ((!isLeaf && (Page.Type(page) != PageType.Branch || Page.Count(page) == 0)) || _path.Count == 2 * PageStructure.DepthMax)
-            throw new CorruptStoreException($"The page at {link.Reference} is not valid at level {_path.Count + 1} of a tree: it has type {Page.Type(page)} and {Page.Count(page)} entries.");
+            throw new CorruptStoreException($"The page at {link.Reference} is not valid at level {_path.Count + 1} of a tree: "
+                + $"it has type {Page.Type(page)} and {Page.Count(page)} entries.");
         if (isLeaf)
             CheckLevel(ref isInSet ? ref _memberLevel : ref _leafLevel, link);
         // Each level is compared with the one below it, and the lowest with its keys.

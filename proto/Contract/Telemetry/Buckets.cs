@@ -17,7 +17,8 @@ internal static class Buckets
     /// <summary>Sizes in bytes, from one disk block.</summary>
     public static readonly InstrumentAdvice<long> Bytes = new()
     {
-        HistogramBucketBoundaries = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20],
+        HistogramBucketBoundaries = [4 << 10,
+            8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20],
     };
 
     /// <summary>Numbers of things processed together.</summary>

@@ -37,11 +37,13 @@ internal ref struct WireWriter(Span<byte> destination)
 
     /// <summary>Size of a <see cref="V1.Position"/> without its tag.</summary>
     public static int PositionSize(LineageShard shard, ulong? ageUs = null) =>
-        VarintFieldSize(shard.Shard.Value) + BytesFieldSize(EtagBytes) + (ageUs is { } age ? OptionalVarintFieldSize(age) : 0) + Fixed64FieldSize(shard.Lineage);
+        VarintFieldSize(shard.Shard.Value)
+            + BytesFieldSize(EtagBytes) + (ageUs is { } age ? OptionalVarintFieldSize(age) : 0) + Fixed64FieldSize(shard.Lineage);
 
     /// <summary>Size of a <see cref="V1.RequestId"/> without its tag.</summary>
     public static int RequestIdSize(LineageShard shard, ulong sequence, ulong lowestOpen) =>
-        BytesFieldSize(SessionBytes) + VarintFieldSize(sequence) + VarintFieldSize(lowestOpen) + VarintFieldSize(shard.Shard.Value) + Fixed64FieldSize(shard.Lineage);
+        BytesFieldSize(SessionBytes)
+            + VarintFieldSize(sequence) + VarintFieldSize(lowestOpen) + VarintFieldSize(shard.Shard.Value) + Fixed64FieldSize(shard.Lineage);
 
     public void VarintField(int field, ulong value)
     {

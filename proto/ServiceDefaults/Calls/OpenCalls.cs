@@ -19,8 +19,8 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
 
     /// <summary>
     /// The number of refusals in a row after which a connection gets a GOAWAY. Every stream costs something before it is refused, and this is a quarter of what
-    /// a connection may have at a time. A caller that waits before it tries again reaches it too, if streams hold the places of its connection. These streams and
-    /// every other call with a place are unaffected; only new calls need another connection.
+    /// a connection may have at a time. A caller that waits before it tries again reaches it too, if streams hold the places of its connection. These streams
+    /// and every other call with a place are unaffected; only new calls need another connection.
     /// </summary>
     public const int RefusedInRowMax = 256;
 

@@ -37,16 +37,19 @@ internal sealed class ProgramCommands(string program, string description, IReadO
     {
         var config = new Command("config", "Inspects settings.");
         _root.Subcommands.Add(config);
-        AddTo(config, "show", $"Prints every setting of '{command}' with its value and its source: flag, environment, file or default.", table, check, (settings, _) =>
-        {
-            foreach (var line in SettingsText.Lines(table, settings))
-                Console.WriteLine(line);
-            return Task.FromResult(ExitCodes.Done);
-        });
+        AddTo(
+            config, "show", $"Prints every setting of '{command}' with its value and its source: flag, environment, file or default.", table, check,
+            (settings, _) =>
+            {
+                foreach (var line in SettingsText.Lines(table, settings))
+                    Console.WriteLine(line);
+                return Task.FromResult(ExitCodes.Done);
+            });
     }
 
     /// <summary>Adds <c>health</c>, which asks a running program on this machine through its admin port.</summary>
-    public void AddHealth() => Add("health", "Asks the process on this machine whether it is ready. Prints one line and exits with 0 or 1.", [CommonSettings.Config, CommonSettings.Admin],
+    public void AddHealth() => Add(
+        "health", "Asks the process on this machine whether it is ready. Prints one line and exits with 0 or 1.", [CommonSettings.Config, CommonSettings.Admin],
         static settings =>
         {
             if (!settings.IsGiven(CommonSettings.Admin))
@@ -67,7 +70,8 @@ internal sealed class ProgramCommands(string program, string description, IReadO
         var parsed = _root.Parse(arguments);
         IReadOnlyList<string> mistakes = [.. parsed.Errors.Select(error => $"{WithQuestion(parsed, error.Message)} (--help lists the options)")];
         var stopLimit = StopLimit;
-        if (_tables.TryGetValue(parsed.CommandResult.Command, out var command) && (parsed.Errors.Count > 0 || parsed.Action == parsed.CommandResult.Command.Action))
+        if (_tables.TryGetValue(parsed.CommandResult.Command, out var command)
+            && (parsed.Errors.Count > 0 || parsed.Action == parsed.CommandResult.Command.Action))
         {
             _settings = SettingsReader.Read(command.Table, known, new SettingSources(_flags.In(parsed), Variables()));
             if (_settings.IsRead)
@@ -80,7 +84,8 @@ internal sealed class ProgramCommands(string program, string description, IReadO
             return Tell(mistakes, ExitCodes.Usage);
         try
         {
-            return await parsed.InvokeAsync(new InvocationConfiguration { EnableDefaultExceptionHandler = false, ProcessTerminationTimeout = stopLimit }).ConfigureAwait(false);
+            return await parsed.InvokeAsync(
+                new InvocationConfiguration { EnableDefaultExceptionHandler = false, ProcessTerminationTimeout = stopLimit }).ConfigureAwait(false);
         }
         catch (OperationCanceledException)
         {
@@ -106,7 +111,8 @@ internal sealed class ProgramCommands(string program, string description, IReadO
         return exitCode;
     }
 
-    private void AddTo(Command parent, string name, string does, IReadOnlyList<Setting> table, Action<Settings> check, Func<Settings, CancellationToken, Task<int>> run)
+    private void AddTo(
+        Command parent, string name, string does, IReadOnlyList<Setting> table, Action<Settings> check, Func<Settings, CancellationToken, Task<int>> run)
     {
         var command = _flags.CommandOf(name, does, table);
         command.SetAction((_, stop) => run(_settings, stop));
@@ -117,12 +123,14 @@ internal sealed class ProgramCommands(string program, string description, IReadO
     // A misspelled flag gets the question that a misspelled name in the file or of a variable gets.
     private string WithQuestion(ParseResult parsed, string error)
     {
-        var given = parsed.UnmatchedTokens.FirstOrDefault(token => token.StartsWith("--", StringComparison.Ordinal) && error.Contains($"'{token}'", StringComparison.Ordinal));
+        var given = parsed.UnmatchedTokens.FirstOrDefault(
+            token => token.StartsWith("--", StringComparison.Ordinal) && error.Contains($"'{token}'", StringComparison.Ordinal));
         if (given is null || !_tables.TryGetValue(parsed.CommandResult.Command, out var command))
             return error;
         var question = NearestName.Question(given.Split('=')[0], command.Table.Select(static setting => setting.Flag));
         return question.Length == 0 ? error : error.TrimEnd('.') + question;
     }
 
-    private static Dictionary<string, string> Variables() => Environment.GetEnvironmentVariables().Cast<DictionaryEntry>().ToDictionary(one => (string)one.Key, one => (string?)one.Value ?? "");
+    private static Dictionary<string, string> Variables() =>
+        Environment.GetEnvironmentVariables().Cast<DictionaryEntry>().ToDictionary(one => (string)one.Key, one => (string?)one.Value ?? "");
 }

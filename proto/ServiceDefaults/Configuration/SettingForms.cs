@@ -42,7 +42,8 @@ internal static class SettingForms
             : throw new FormatException($"'{WithoutUser(text)}' is not of the form {string.Join(" or ", schemes.Select(scheme => $"{scheme}://host:port"))}.");
 
     /// <summary>A host name valid in DNS.</summary>
-    public static string HostName(string text) => Uri.CheckHostName(text) == UriHostNameType.Dns ? text : throw new FormatException($"'{text}' is not a host name.");
+    public static string HostName(string text) =>
+        Uri.CheckHostName(text) == UriHostNameType.Dns ? text : throw new FormatException($"'{text}' is not a host name.");
 
     /// <summary>A list of items separated by commas, with at least one item.</summary>
     public static IReadOnlyList<T> List<T>(string text, Func<string, T> item)
@@ -54,7 +55,8 @@ internal static class SettingForms
     /// <summary>A list of items, which a file may also contain as a list.</summary>
     public static SettingParser<IReadOnlyList<T>> ListOf<T>(Func<string, T> item) => new(
         text => List(text, item),
-        new JsonObject { ["type"] = new JsonArray("string", "array"), ["minLength"] = 1, ["minItems"] = 1, ["items"] = new JsonObject { ["type"] = "string" } });
+        new JsonObject { ["type"] = new JsonArray(
+            "string", "array"), ["minLength"] = 1, ["minItems"] = 1, ["items"] = new JsonObject { ["type"] = "string" } });
 
     private static int ReadNumber(string text, int least, int most) =>
         int.TryParse(text, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out var number) && number >= least && number <= most

@@ -39,7 +39,8 @@ internal static partial class SettingsReader
         return settings;
     }
 
-    private static string? FileOf(SettingSources sources) => ValueOf(CommonSettings.Config, sources, file: null)?.Text is { Length: > 0 } path ? Path.GetFullPath(path) : null;
+    private static string? FileOf(SettingSources sources) =>
+        ValueOf(CommonSettings.Config, sources, file: null)?.Text is { Length: > 0 } path ? Path.GetFullPath(path) : null;
 
     private static SettingValue? ValueOf(Setting setting, SettingSources sources, SettingsFile? file)
     {

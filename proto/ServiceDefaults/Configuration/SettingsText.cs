@@ -12,7 +12,8 @@ internal static class SettingsText
         var nameWidth = table.Max(setting => setting.Name.Length);
         var values = table.Select(settings.Describe).ToArray();
         var valueWidth = values.Max(value => value.Text.Length);
-        return table.Zip(values, (setting, value) => $"{setting.Name.PadRight(nameWidth)}  {value.Text.PadRight(valueWidth)}  {SourceOf(setting, value)}".TrimEnd());
+        return table.Zip(
+            values, (setting, value) => $"{setting.Name.PadRight(nameWidth)}  {value.Text.PadRight(valueWidth)}  {SourceOf(setting, value)}".TrimEnd());
     }
 
     /// <summary>A Markdown table of settings.</summary>
@@ -20,12 +21,14 @@ internal static class SettingsText
     {
         var text = new StringBuilder("| setting | form | default | meaning |\n|---|---|---|---|\n");
         foreach (var setting in table)
-            text.Append($"| `{setting.Name}` | {setting.Form}{RangeOf(setting)} | {setting.Default ?? (setting.IsRequired ? "must be set" : "")} | {setting.Meaning} |\n");
+            text.Append($"| `{setting.Name}` | {setting.Form}{RangeOf(setting)} | {setting.Default ?? (setting.IsRequired ? "must be set" : "")} | "
+                + $"{setting.Meaning} |\n");
         return text.ToString();
     }
 
     // Of numbers: ", 1 to 64".
-    private static string RangeOf(Setting setting) => setting.Schema is var schema && schema["minimum"] is { } least && schema["maximum"] is { } most ? $", {least} to {most}" : "";
+    private static string RangeOf(Setting setting) =>
+        setting.Schema is var schema && schema["minimum"] is { } least && schema["maximum"] is { } most ? $", {least} to {most}" : "";
 
     /// <summary>A JSON schema of a mapping of settings to their values.</summary>
     public static JsonObject Schema(IEnumerable<Setting> table)

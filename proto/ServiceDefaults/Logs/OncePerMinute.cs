@@ -1,8 +1,8 @@
 namespace KvCluster.ServiceDefaults.Logs;
 
 /// <summary>
-/// Limits the log messages about something that is tried several times a second to one a minute for each reason why it fails. Unlike <see cref="OncePerReason"/> it does so also while
-/// reasons alternate, as those of a connection do whose other side speaks TLS. Any thread.
+/// Limits the log messages about something that is tried several times a second to one a minute for each reason why it fails. Unlike
+/// <see cref="OncePerReason"/> it does so also while reasons alternate, as those of a connection do whose other side speaks TLS. Any thread.
 /// </summary>
 /// <param name="clock">Measures the minute.</param>
 internal sealed class OncePerMinute(TimeProvider clock)

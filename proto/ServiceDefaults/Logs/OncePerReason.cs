@@ -2,7 +2,9 @@ using System.Collections.Concurrent;
 
 namespace KvCluster.ServiceDefaults.Logs;
 
-/// <summary>Limits the log messages about something that is tried again and again to one for each reason why it fails, until the reason changes. Any thread.</summary>
+/// <summary>
+/// Limits the log messages about something that is tried again and again to one for each reason why it fails, until the reason changes. Any thread.
+/// </summary>
 internal sealed class OncePerReason
 {
     private string? _reason;

@@ -29,7 +29,8 @@ internal static class ProcessLogs
         if (settings.Get(CommonSettings.LogFormat) == "json")
         {
             logging.Services.AddSingleton(TimeProvider.System);
-            logging.AddConsoleFormatter<JsonLines, Microsoft.Extensions.Logging.Console.ConsoleFormatterOptions>().AddConsole(console => console.FormatterName = JsonLines.FormatName);
+            logging.AddConsoleFormatter<JsonLines, Microsoft.Extensions.Logging.Console.ConsoleFormatterOptions>()
+                .AddConsole(console => console.FormatterName = JsonLines.FormatName);
         }
         else
         {

@@ -62,7 +62,8 @@ internal sealed class CallMemory(int mebibytes)
     {
         var status = StatusDetails.Create(
             StatusCode.ResourceExhausted,
-            $"The server allows {callsMax} open calls, and this connection has reached its share of them; nothing was applied. Try again, or have fewer calls open.",
+            $"The server allows {callsMax} open calls, and this connection has reached its share of them; nothing was applied. "
+            + $"Try again, or have fewer calls open.",
             StatusDetails.Info("BUSY", StatusDetails.NotApplied));
         status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(RetryDelay) }));
         return status.ToRpcException();

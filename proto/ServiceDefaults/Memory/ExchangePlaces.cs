@@ -2,8 +2,8 @@
 namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>
-/// Limits the number of open calls and the bytes of their requests, in two ways: by stream, so that no caller keeps the others out, and by shard and kind over all
-/// streams, so that a stuck shard does not either, no matter on how many streams its calls arrive.
+/// Limits the number of open calls and the bytes of their requests, in two ways: by stream, so that no caller keeps the others out, and by shard and kind over
+/// all streams, so that a stuck shard does not either, no matter on how many streams its calls arrive.
 /// </summary>
 /// <param name="requests">The process's budget for requests. The part that large requests may take is shared.</param>
 /// <param name="callsMax">See <see cref="CallsMax"/>.</param>

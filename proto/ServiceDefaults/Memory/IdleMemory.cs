@@ -12,7 +12,9 @@ internal sealed class IdleMemory
     /// <summary>With less committed, nothing is measured, and only memory outside the garbage collector's heap is returned.</summary>
     public const long CommittedBytesMin = 32L << 20;
 
-    /// <summary>To compact the heap and to trim it is worth it from this much memory that is committed and not in use: a tenth of what an idle node takes.</summary>
+    /// <summary>
+    /// To compact the heap and to trim it is worth it from this much memory that is committed and not in use: a tenth of what an idle node takes.
+    /// </summary>
     public const long TrimBytesMin = 16L << 20;
 
     /// <summary>To return all of the rest at once is worth it from this much.</summary>

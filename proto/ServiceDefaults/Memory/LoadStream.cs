@@ -1,5 +1,5 @@
-// One BulkLoad stream, the same at node and router. A chunk is begun when it arrives, so that chunks keep their order, and answered when it and all before it are
-// done. A caller that sends faster than chunks are done waits after a few; one that does not read its answers is ended.
+// One BulkLoad stream, the same at node and router. A chunk is begun when it arrives, so that chunks keep their order, and answered when it and all before it
+// are done. A caller that sends faster than chunks are done waits after a few; one that does not read its answers is ended.
 using System.Threading.Channels;
 using Grpc.Core;
 using KvCluster.Wire;
@@ -7,10 +7,12 @@ using KvCluster.Wire;
 namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>Runs one stream of chunks.</summary>
-/// <param name="load">Begins a chunk, given its message, which it returns, and the number that it must have. The task's message is the answer, or has the error.</param>
+/// <param name="load">Begins a chunk, given its message, which it returns, and the number that it must have. The task's message is the answer, or has the
+/// error.</param>
 /// <param name="answers">The caller.</param>
 /// <param name="replies">The budget of replies.</param>
-internal sealed class LoadStream(Func<MessageBytes, ulong, CancellationToken, Task<MessageBytes>> load, IServerStreamWriter<MessageBytes> answers, ByteBudget replies)
+internal sealed class LoadStream(
+    Func<MessageBytes, ulong, CancellationToken, Task<MessageBytes>> load, IServerStreamWriter<MessageBytes> answers, ByteBudget replies)
 {
     /// <summary>Enough that one chunk is read while others are on their way to the disks; each has up to 16 MiB.</summary>
     private const int ChunksOpenMax = 4;
@@ -25,7 +27,8 @@ internal sealed class LoadStream(Func<MessageBytes, ulong, CancellationToken, Ta
 
     /// <summary>The error message for a chunk with another number than the one that it must have.</summary>
     public static string WrongNumber(ulong expected, ulong told) =>
-        $"Chunk {expected} was expected, and the one that came says that it is {told}. Nothing of it was applied; count the chunks of a stream from 1 without a gap.";
+        $"Chunk {expected} was expected, and the one that came says that it is {told}. Nothing of it was applied; "
+        + "count the chunks of a stream from 1 without a gap.";
 
     /// <summary>Completes when the caller has completed its side and every chunk is acknowledged.</summary>
     /// <exception cref="RpcException">A chunk was refused, or the stream broke.</exception>
@@ -37,7 +40,8 @@ internal sealed class LoadStream(Func<MessageBytes, ulong, CancellationToken, Ta
         var answering = AnswerAllAsync(open.Reader, refused);
         try
         {
-            for (var number = 1ul; await open.Writer.WaitToWriteAsync(refused.Token).ConfigureAwait(false) && await chunks.MoveNext(refused.Token).ConfigureAwait(false); number++)
+            for (var number = 1ul; await open.Writer.WaitToWriteAsync(refused.Token).ConfigureAwait(false)
+                && await chunks.MoveNext(refused.Token).ConfigureAwait(false); number++)
                 open.Writer.TryWrite(load(chunks.Current, number, refused.Token));
         }
         catch (Exception) when (refused.IsCancellationRequested && !cancellationToken.IsCancellationRequested)

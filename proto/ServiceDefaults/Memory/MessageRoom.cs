@@ -2,8 +2,8 @@
 namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>
-/// Takes the bytes of a message from a budget before the message is made. A message that is large compared with the budget may never find it as empty as it needs,
-/// because small ones come and go all the time. So one such message at a time may exceed the budget.
+/// Takes the bytes of a message from a budget before the message is made. A message that is large compared with the budget may never find it as empty as it
+/// needs, because small ones come and go all the time. So one such message at a time may exceed the budget.
 /// </summary>
 internal sealed class MessageRoom(ByteBudget budget)
 {
@@ -59,7 +59,9 @@ internal sealed class MessageRoom(ByteBudget budget)
                 Volatile.Write(ref Room._isExceeded, 0);
         }
 
-        /// <summary>Gives it back, once, when the write of its message has ended. Until then the message is held, although nobody may wait for it any more.</summary>
+        /// <summary>
+        /// Gives it back, once, when the write of its message has ended. Until then the message is held, although nobody may wait for it any more.
+        /// </summary>
         public void GiveBackAfter(Task write)
         {
             if (Room is null || write.IsCompleted)
@@ -68,7 +70,8 @@ internal sealed class MessageRoom(ByteBudget budget)
                 return;
             }
             write.ContinueWith(
-                static (_, held) => ((Held)held!).GiveBack(), this, CancellationToken.None, TaskContinuationOptions.ExecuteSynchronously, TaskScheduler.Default);
+                static (_, held) => ((Held)held!).GiveBack(),
+                this, CancellationToken.None, TaskContinuationOptions.ExecuteSynchronously, TaskScheduler.Default);
         }
     }
 }

@@ -32,7 +32,8 @@ internal static class ProcessMemory
     {
         var needed = parts.Sum(static part => (long)part.Mebibytes);
         return limitBytes is { } limit && limit >> 20 < needed
-            ? $"The system lets this {program} use {limit >> 20} MiB, and it needs {needed}: {string.Join(", ", parts.Select(static part => $"{part.For} {part.Mebibytes}"))}. "
+            ? $"The system lets this {program} use {limit >> 20} MiB, and it needs {needed}: "
+                + $"{string.Join(", ", parts.Select(static part => $"{part.For} {part.Mebibytes}"))}. "
                 + "Nothing was started; raise the limit of the container, or lower what is above its least value."
             : null;
     }

@@ -1,7 +1,9 @@
 // How many bytes of replies an exchange may hold, the same at a node and at a router. Used under the exchange's lock.
 namespace KvCluster.ServiceDefaults.Memory;
 
-/// <summary>The bytes of an exchange's replies that are not written yet, within the bounds of <see cref="ExchangeLimits"/> and the budget of the process.</summary>
+/// <summary>
+/// The bytes of an exchange's replies that are not written yet, within the bounds of <see cref="ExchangeLimits"/> and the budget of the process.
+/// </summary>
 /// <param name="process">The replies of all calls of the process.</param>
 internal struct ReplyRoom(ByteBudget process)
 {

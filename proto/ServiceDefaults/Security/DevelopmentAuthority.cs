@@ -24,7 +24,8 @@ internal sealed class DevelopmentAuthority : IDisposable
     {
         _key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
         var request = RequestFor(name, _key);
-        request.CertificateExtensions.Add(new X509BasicConstraintsExtension(certificateAuthority: true, hasPathLengthConstraint: true, pathLengthConstraint: 0, critical: true));
+        request.CertificateExtensions.Add(
+            new X509BasicConstraintsExtension(certificateAuthority: true, hasPathLengthConstraint: true, pathLengthConstraint: 0, critical: true));
         request.CertificateExtensions.Add(new X509KeyUsageExtension(X509KeyUsageFlags.KeyCertSign | X509KeyUsageFlags.CrlSign, critical: true));
         _certificate = request.CreateSelfSigned(from - ClockTolerance, until);
     }
@@ -83,8 +84,10 @@ internal sealed class DevelopmentAuthority : IDisposable
             request.CertificateExtensions.Add(NamesFor(hosts));
         }
         request.CertificateExtensions.Add(new X509EnhancedKeyUsageExtension(uses, critical: false));
-        request.CertificateExtensions.Add(X509AuthorityKeyIdentifierExtension.CreateFromCertificate(_certificate, includeKeyIdentifier: true, includeIssuerAndSerial: false));
-        using var certificate = request.Create(_certificate.SubjectName, X509SignatureGenerator.CreateForECDsa(_key), from - ClockTolerance, until, RandomNumberGenerator.GetBytes(16));
+        request.CertificateExtensions.Add(
+            X509AuthorityKeyIdentifierExtension.CreateFromCertificate(_certificate, includeKeyIdentifier: true, includeIssuerAndSerial: false));
+        using var certificate = request.Create(
+            _certificate.SubjectName, X509SignatureGenerator.CreateForECDsa(_key), from - ClockTolerance, until, RandomNumberGenerator.GetBytes(16));
         return new IssuedCertificate(certificate.ExportCertificatePem() + "\n", key.ExportPkcs8PrivateKeyPem() + "\n");
     }
 

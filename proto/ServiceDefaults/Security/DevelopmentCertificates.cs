@@ -3,8 +3,8 @@ using KvCluster.Tls;
 namespace KvCluster.ServiceDefaults.Security;
 
 /// <summary>
-/// The directory that kv-node certs init creates: an authority, and a directory for each node, the routers and clients with the three files that its holder needs. The
-/// files have the names that Kubernetes gives them in a secret, so each of these directories is one.
+/// The directory that kv-node certs init creates: an authority, and a directory for each node, the routers and clients with the three files that its holder
+/// needs. The files have the names that Kubernetes gives them in a secret, so each of these directories is one.
 /// </summary>
 internal static class DevelopmentCertificates
 {
@@ -32,7 +32,8 @@ internal static class DevelopmentCertificates
     public static IReadOnlyList<string> Create(string folder, string cluster, IEnumerable<NodeId>? nodes, IReadOnlyCollection<string> hosts, DateTimeOffset now)
     {
         using var authority = new DevelopmentAuthority($"KvCluster {cluster} development authority", now, now.AddYears(AuthorityYears));
-        var files = new List<(string Name, string Text, bool IsSecret)> { (AuthorityFile, authority.CertificatePem, false), (AuthorityKeyFile, authority.KeyPem, true) };
+        var files = new List<(string Name, string Text, bool IsSecret)> { (AuthorityFile, authority.CertificatePem, false),
+            (AuthorityKeyFile, authority.KeyPem, true) };
         if (nodes is null)
             Issue("node", [NodeNames.OfEveryNode(cluster), .. Loopback, .. hosts]);
         foreach (var node in nodes ?? [])

@@ -59,11 +59,13 @@ internal sealed class ServerTls : IAsyncDisposable
             // Always requested, because routers use the same port as clients.
             ClientCertificateRequired = true,
             CertificateRevocationCheckMode = X509RevocationMode.NoCheck,
-            RemoteCertificateValidationCallback = (_, certificate, chain, errors) => Admits(credentials, remote, requiresCertificate, certificate, chain, errors),
+            RemoteCertificateValidationCallback = (_, certificate, chain, errors) => Admits(
+                credentials, remote, requiresCertificate, certificate, chain, errors),
         };
     }
 
-    private bool Admits(TlsCredentials credentials, EndPoint? remote, bool requiresCertificate, X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors)
+    private bool Admits(
+        TlsCredentials credentials, EndPoint? remote, bool requiresCertificate, X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors)
     {
         if (errors == SslPolicyErrors.None || (certificate is null && !requiresCertificate))
             return true;

@@ -1,6 +1,6 @@
 // The page that Prometheus scrapes, made with the runtime's own MeterListener. It needs no package, and nothing is measured before the first scrape.
-// Measurements arrive on any thread and take no lock once their series exists; pages are written one at a time. A page has a thousand lines and is scraped every
-// few seconds, also while nothing else happens, so all but the values of its lines is kept.
+// Measurements arrive on any thread and take no lock once their series exists; pages are written one at a time. A page has a thousand lines and is scraped
+// every few seconds, also while nothing else happens, so all but the values of its lines is kept.
 using System.Buffers;
 using System.Diagnostics.Metrics;
 using KvCluster.ServiceDefaults.Security;

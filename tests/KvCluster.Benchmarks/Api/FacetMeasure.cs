@@ -6,8 +6,8 @@ using KvCluster.Client;
 namespace KvCluster.Benchmarks.Api;
 
 /// <summary>
-/// Sets of real tags: how fast they are loaded, and how long the intersection of the three largest takes, with the counts of all tags in it. The time of a call is that of a
-/// single caller, so it includes the way to the node and back, which a SetCount alone shows.
+/// Sets of real tags: how fast they are loaded, and how long the intersection of the three largest takes, with the counts of all tags in it. The time of a call
+/// is that of a single caller, so it includes the way to the node and back, which a SetCount alone shows.
 /// </summary>
 internal static class FacetMeasure
 {
@@ -29,13 +29,20 @@ internal static class FacetMeasure
         var members = sets.Sum(static set => set.Value.Count);
         var rate = members / Stopwatch.GetElapsedTime(began).TotalSeconds;
         progress($"{members:N0} members of {sets.Count:N0} sets added, {rate:N0}/s");
-        ReadOnlyMemory<byte>[] largest = [.. sets.Where(static set => set.Key.StartsWith(Tags, StringComparison.Ordinal)).OrderByDescending(static set => set.Value.Count).Take(3).Select(static set => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(set.Key))];
+        ReadOnlyMemory<byte>[] largest = [.. sets.Where(static set => set.Key.StartsWith(Tags, StringComparison.Ordinal))
+            .OrderByDescending(static set => set.Value.Count).Take(3).Select(static set => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(set.Key))];
         var facets = new KvIntersection { Keys = largest, FacetPrefixes = [Encoding.UTF8.GetBytes(Tags)], FacetsMax = 20, Limit = 100 };
         var calls = quick ? 200 : 1_000;
-        var rows = new List<BenchmarkRow> { BenchmarkRow.Of(ApiSuite.Name, "SetAdd of tags.tsv, up to 1,000 members a call", "kvcluster", "members/s", [rate]) };
-        rows.Add(await MeasureAsync("SetCount, 1 caller", calls, async () => await client.Sets.CountAsync(largest[0], cancellationToken: cancellation), progress));
-        rows.Add(await MeasureAsync("SetIntersect of the three largest tags, 1 caller", calls, async () => await client.Sets.IntersectAsync(facets with { FacetPrefixes = [] }, cancellation), progress));
-        rows.Add(await MeasureAsync("SetIntersect of the three largest tags with the counts of all tags, 1 caller", calls, async () => await client.Sets.IntersectAsync(facets, cancellation), progress));
+        var rows =
+            new List<BenchmarkRow> { BenchmarkRow.Of(ApiSuite.Name, "SetAdd of tags.tsv, up to 1,000 members a call", "kvcluster", "members/s", [rate]) };
+        rows.Add(
+            await MeasureAsync("SetCount, 1 caller", calls, async () => await client.Sets.CountAsync(largest[0], cancellationToken: cancellation), progress));
+        rows.Add(await MeasureAsync(
+            "SetIntersect of the three largest tags, 1 caller", calls,
+            async () => await client.Sets.IntersectAsync(facets with { FacetPrefixes = [] }, cancellation), progress));
+        rows.Add(await MeasureAsync(
+            "SetIntersect of the three largest tags with the counts of all tags, 1 caller", calls,
+            async () => await client.Sets.IntersectAsync(facets, cancellation), progress));
         return rows;
     }
 

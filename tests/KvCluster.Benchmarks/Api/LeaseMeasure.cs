@@ -8,8 +8,8 @@ using KvCluster.V1;
 namespace KvCluster.Benchmarks.Api;
 
 /// <summary>
-/// What live sessions with a lifetime take from the servers: the CPU time of all their processes while nobody calls but to keep the sessions alive, beyond what they take without
-/// sessions. A throughput with and without them would differ by less than two runs of it do.
+/// What live sessions with a lifetime take from the servers: the CPU time of all their processes while nobody calls but to keep the sessions alive, beyond what
+/// they take without sessions. A throughput with and without them would differ by less than two runs of it do.
 /// </summary>
 internal static class LeaseMeasure
 {
@@ -34,13 +34,15 @@ internal static class LeaseMeasure
         var count = quick ? Sessions / 10 : Sessions;
         var began = Stopwatch.GetTimestamp();
         var ids = new ByteString[count];
-        await Parallel.ForEachAsync(Enumerable.Range(0, count), new ParallelOptions { MaxDegreeOfParallelism = Callers, CancellationToken = cancellation }, async (number, token) =>
-            ids[number] = ByteString.CopyFrom((await client.Sessions.OpenAsync(Key, Lifetime, token)).Id.Span));
+        await Parallel.ForEachAsync(
+            Enumerable.Range(0, count), new ParallelOptions { MaxDegreeOfParallelism = Callers, CancellationToken = cancellation }, async (number, token) =>
+                ids[number] = ByteString.CopyFrom((await client.Sessions.OpenAsync(Key, Lifetime, token)).Id.Span));
         var rate = count / Stopwatch.GetElapsedTime(began).TotalSeconds;
         progress($"{count:N0} sessions opened, {rate:N0}/s");
         var with = await PhaseAsync(KeepAliveAsync);
         var idle = BenchmarkRow.Of(ApiSuite.Name, "servers without sessions", "kvcluster", "% of the CPU", without);
-        var busy = BenchmarkRow.Of(ApiSuite.Name, $"servers with {count:N0} sessions of {Lifetime.TotalSeconds:N0} s, kept alive every {Lifetime.TotalSeconds / KeptAlivePerLifetime:N0} s", "kvcluster", "% of the CPU", with);
+        var busy = BenchmarkRow.Of(ApiSuite.Name, $"servers with {count:N0} sessions of {Lifetime.TotalSeconds:N0} s, kept alive every "
+            + $"{Lifetime.TotalSeconds / KeptAlivePerLifetime:N0} s", "kvcluster", "% of the CPU", with);
         progress($"CPU without sessions {idle.Median:F2} %, with {count:N0} of them {busy.Median:F2} %");
         return [BenchmarkRow.Of(ApiSuite.Name, $"OpenSession with a lifetime, {Callers} callers", "kvcluster", "sessions/s", [rate]), idle, busy];
 
@@ -61,14 +63,16 @@ internal static class LeaseMeasure
             await call();
             var rest = (Lifetime / KeptAlivePerLifetime) - Stopwatch.GetElapsedTime(before.At);
             await Task.Delay(rest > TimeSpan.Zero ? rest : TimeSpan.Zero, cancellation);
-            return (ServerCpu.MicrosecondsOf(servers.Processes) - before.Cpu) / Stopwatch.GetElapsedTime(before.At).TotalMicroseconds / Environment.ProcessorCount * 100;
+            return (ServerCpu.MicrosecondsOf(servers.Processes) - before.Cpu)
+                / Stopwatch.GetElapsedTime(before.At).TotalMicroseconds / Environment.ProcessorCount * 100;
         }
 
         async Task KeepAliveAsync()
         {
             foreach (var some in ids.Chunk(SessionsPerCall))
             {
-                var answer = await kv.KeepAliveAsync(new KeepAliveRequest { Key = ByteString.CopyFrom(Key.Span), Sessions = { some } }, cancellationToken: cancellation);
+                var answer = await kv.KeepAliveAsync(
+                    new KeepAliveRequest { Key = ByteString.CopyFrom(Key.Span), Sessions = { some } }, cancellationToken: cancellation);
                 if (answer.LeftMs.Any(static left => left == 0))
                     throw new InvalidOperationException("A session that was kept alive has ended: the numbers would be of fewer.");
             }

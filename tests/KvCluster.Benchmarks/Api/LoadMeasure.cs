@@ -7,8 +7,8 @@ using KvCluster.Client;
 namespace KvCluster.Benchmarks.Api;
 
 /// <summary>
-/// The file list of a Linux distribution loaded in key order with <see cref="KvClient.BulkLoad"/>, each entry durable on two of three replicas, and scanned again. Each run
-/// loads keys that are not there yet, below a prefix of its own. The first one warms the programs up and does not count.
+/// The file list of a Linux distribution loaded in key order with <see cref="KvClient.BulkLoad"/>, each entry durable on two of three replicas, and scanned
+/// again. Each run loads keys that are not there yet, below a prefix of its own. The first one warms the programs up and does not count.
 /// </summary>
 internal static class LoadMeasure
 {

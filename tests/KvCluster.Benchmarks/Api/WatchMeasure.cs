@@ -11,8 +11,8 @@ using KvCluster.V1;
 namespace KvCluster.Benchmarks.Api;
 
 /// <summary>
-/// How late watchers are: many prefixes, each with a watcher, and some watchers that see all, while changes come at a steady rate. A change is committed, as its
-/// caller knows it, when its put is answered; an event that comes before that answer is not late at all.
+/// How late watchers are: many prefixes, each with a watcher, and some watchers that see all, while changes come at a steady rate. A change is committed, as
+/// its caller knows it, when its put is answered; an event that comes before that answer is not late at all.
 /// </summary>
 internal static class WatchMeasure
 {
@@ -31,7 +31,8 @@ internal static class WatchMeasure
             p50.Add(outcome.P50Ms);
             p99.Add(outcome.P99Ms);
             cpu.Add(outcome.CpuUs);
-            progress($"run {run + 1} of {runs}: {outcome.Changes:N0} changes to {Prefixes + WatchersOfAll} watchers, p50 {outcome.P50Ms:F2} ms, p99 {outcome.P99Ms:F2} ms from committed to received, {outcome.CpuUs:F0} us server CPU a change");
+            progress($"run {run + 1} of {runs}: {outcome.Changes:N0} changes to {Prefixes + WatchersOfAll} watchers, p50 {outcome.P50Ms:F2} ms, p99 "
+                + $"{outcome.P99Ms:F2} ms from committed to received, {outcome.CpuUs:F0} us server CPU a change");
         }
         var workload = $"watch: {Prefixes:N0} prefixes with a watcher each, {WatchersOfAll} of all, {ChangesPerSecond:N0} changes/s, committed to received";
         return
@@ -39,7 +40,9 @@ internal static class WatchMeasure
             BenchmarkRow.Of(ApiSuite.Name, $"{workload}, p50", "kvcluster", "ms", p50),
             BenchmarkRow.Of(ApiSuite.Name, $"{workload}, p99", "kvcluster", "ms", p99),
             BenchmarkRow.Of(ApiSuite.Name, workload, "kvcluster", "server CPU us/op", cpu),
-            BenchmarkRow.Of(ApiSuite.Name, $"watch: {IdleWatchers:N0} idle watchers on one node, memory of each", "kvcluster", "bytes", [await IdleBytesAsync(servers, progress, cancellation)]),
+            BenchmarkRow.Of(
+                ApiSuite.Name, $"watch: {IdleWatchers:N0} idle watchers on one node, memory of each", "kvcluster", "bytes",
+                [await IdleBytesAsync(servers, progress, cancellation)]),
         ];
     }
 
@@ -66,7 +69,8 @@ internal static class WatchMeasure
         async Task<Task[]> BeginAsync(int first, int count)
         {
             using var begun = new CountdownEvent(count);
-            var some = Enumerable.Range(first, count).Select(number => WatchAsync(new Kv.KvClient(channels[number % channels.Length]), $"idle/{number}/", [], begun, ended.Token)).ToArray();
+            var some = Enumerable.Range(first, count)
+                .Select(number => WatchAsync(new Kv.KvClient(channels[number % channels.Length]), $"idle/{number}/", [], begun, ended.Token)).ToArray();
             await BegunAsync(begun, some, cancellation);
             return some;
         }
@@ -119,7 +123,8 @@ internal static class WatchMeasure
         answered[change] = Stopwatch.GetTimestamp();
     }
 
-    private static async Task WatchAsync(Kv.KvClient kv, string prefix, List<(int Change, long Received)> received, CountdownEvent begun, CancellationToken cancellation)
+    private static async Task WatchAsync(
+        Kv.KvClient kv, string prefix, List<(int Change, long Received)> received, CountdownEvent begun, CancellationToken cancellation)
     {
         using var stream = kv.Watch(new WatchRequest { Prefix = ByteString.CopyFromUtf8(prefix) }, cancellationToken: cancellation);
         try
@@ -133,7 +138,8 @@ internal static class WatchMeasure
                     received.AddRange(stream.ResponseStream.Current.Events.Select(one => (BinaryPrimitives.ReadInt32LittleEndian(one.Value.Span), now)));
             }
         }
-        catch (Exception end) when (end is OperationCanceledException or RpcException { StatusCode: StatusCode.Cancelled } && cancellation.IsCancellationRequested)
+        catch (Exception end)
+            when (end is OperationCanceledException or RpcException { StatusCode: StatusCode.Cancelled } && cancellation.IsCancellationRequested)
         {
             // The measurement is over.
         }

@@ -46,7 +46,8 @@ internal static class CatchUpMeasure
             progress($"catch-up, run {run + 1} of {runs}: {missed:F0} MB at {rates[^1]:F0} MB/s");
         }
 
-        var device = Enumerable.Range(0, runs).Select(_ => DeviceWrites.PerSecond(Path.GetTempPath(), WriteBytes, TimeSpan.FromSeconds(1)) * WriteBytes / 1e6).ToList();
+        var device = Enumerable.Range(0, runs)
+            .Select(_ => DeviceWrites.PerSecond(Path.GetTempPath(), WriteBytes, TimeSpan.FromSeconds(1)) * WriteBytes / 1e6).ToList();
         return
         [
             BenchmarkRow.Of(FaultSuite.Name, "follower catches up from the journal, values of 64 KiB", FaultSuite.Ours, "MB/s", rates),

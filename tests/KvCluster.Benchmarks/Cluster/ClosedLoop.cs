@@ -18,12 +18,14 @@ internal static class ClosedLoop
     /// <param name="operation">One operation, with the caller's number and a number that differs between operations. An exception ends the
     /// run.</param>
     /// <param name="cancellation">Ends the run with an exception.</param>
-    public static async Task<Outcome> RunAsync(int callers, TimeSpan duration, IReadOnlyList<int> servers, Func<int, int, Task> operation, CancellationToken cancellation)
+    public static async Task<Outcome> RunAsync(
+        int callers, TimeSpan duration, IReadOnlyList<int> servers, Func<int, int, Task> operation, CancellationToken cancellation)
     {
         var cpuBefore = ServerCpu.MicrosecondsOf(servers);
         var started = Stopwatch.GetTimestamp();
         var last = started + (long)(duration.TotalSeconds * Stopwatch.Frequency);
-        var latencies = await Task.WhenAll(Enumerable.Range(0, callers).Select(caller => Task.Run(() => CallAsync(caller, last, operation, cancellation), cancellation)));
+        var latencies = await Task.WhenAll(
+            Enumerable.Range(0, callers).Select(caller => Task.Run(() => CallAsync(caller, last, operation, cancellation), cancellation)));
         var seconds = Stopwatch.GetElapsedTime(started).TotalSeconds;
         var cpu = ServerCpu.MicrosecondsOf(servers) - cpuBefore;
         var all = latencies.SelectMany(one => one).ToArray();

@@ -79,7 +79,8 @@ internal static class ClusterSuite
     }
 
     private static async Task<List<BenchmarkRow>> MeasureAsync(
-        string workload, int callers, List<ClusterTarget> targets, Func<ClusterTarget, Func<int, int, Task>> operation, bool quick, Action<string> progress, CancellationToken cancellation)
+        string workload, int callers,
+        List<ClusterTarget> targets, Func<ClusterTarget, Func<int, int, Task>> operation, bool quick, Action<string> progress, CancellationToken cancellation)
     {
         var (runs, duration) = quick ? (1, TimeSpan.FromSeconds(2)) : (5, TimeSpan.FromSeconds(4));
         var outcomes = targets.ToDictionary(target => target.Name, _ => new List<ClosedLoop.Outcome>());
@@ -91,14 +92,16 @@ internal static class ClusterSuite
             {
                 var outcome = await RunUndisturbedAsync(target, callers, duration, operation(target), progress, cancellation);
                 outcomes[target.Name].Add(outcome);
-                progress($"{workload}, run {run + 1} of {runs}, {target.Name}: {outcome.OperationsPerSecond:F0}/s, p50 {outcome.P50Milliseconds:F2} ms, p99 {outcome.P99Milliseconds:F2} ms, {outcome.CpuMicroseconds:F1} us CPU an operation");
+                progress($"{workload}, run {run + 1} of {runs}, {target.Name}: {outcome.OperationsPerSecond:F0}/s, p50 {outcome.P50Milliseconds:F2} ms, p99 "
+                    + $"{outcome.P99Milliseconds:F2} ms, {outcome.CpuMicroseconds:F1} us CPU an operation");
             }
         }
 
         return [.. outcomes.SelectMany(system => RowsOf(workload, system.Key, system.Value))];
     }
 
-    // Until the servers' CPU an operation falls no more: on a slow machine the runtime compiles the paths of the first workload for several seconds, at several times their cost.
+    // Until the servers' CPU an operation falls no more: on a slow machine the runtime compiles the paths of the first workload for several seconds, at several
+    // times their cost.
     private static async Task WarmUpAsync(
         ClusterTarget target, int callers, TimeSpan duration, Func<int, int, Task> operation, Action<string> progress, CancellationToken cancellation)
     {
@@ -150,7 +153,8 @@ internal static class ClusterSuite
     private static async Task<EtcdMembers?> StartEtcdAsync(Action<string> progress)
     {
         if (EtcdMembers.AreAvailable)
-            return await EtcdMembers.StartAsync(EtcdNodes, arguments: [EtcdMembers.WithSyncs, "--quota-backend-bytes", (8L << 30).ToString(CultureInfo.InvariantCulture)]);
+            return await EtcdMembers.StartAsync(
+                EtcdNodes, arguments: [EtcdMembers.WithSyncs, "--quota-backend-bytes", (8L << 30).ToString(CultureInfo.InvariantCulture)]);
         progress("etcd: not on PATH and not beside the repository; left out");
         return null;
     }
@@ -160,7 +164,8 @@ internal static class ClusterSuite
     {
         var clients = channels.Clients(channel => new KV.KVClient(channel));
         return new ClusterTarget(Peer, servers.ProcessIds,
-            async (caller, number) => await clients[caller % clients.Length].PutAsync(new Etcdserverpb.PutRequest { Key = keys.Key(number), Value = keys.Value(number) }),
+            async (caller, number) => await clients[caller % clients.Length].PutAsync(
+                new Etcdserverpb.PutRequest { Key = keys.Key(number), Value = keys.Value(number) }),
             async (caller, number) => Found((await clients[caller % clients.Length].RangeAsync(new RangeRequest { Key = keys.Key(number) })).Count == 1),
             _ => Task.CompletedTask);
     }
@@ -172,7 +177,8 @@ internal static class ClusterSuite
 
     // Every key that a get may request exists. Ours are put by the library, which continues when a leader changes.
     private static Task FillAsync(ClusterTarget target, KeySpace keys) =>
-        Parallel.ForEachAsync(Enumerable.Range(0, keys.Keys.Count), new ParallelOptions { MaxDegreeOfParallelism = 128 }, async (number, _) => await target.Put(number % 128, number));
+        Parallel.ForEachAsync(Enumerable.Range(0, keys.Keys.Count), new ParallelOptions { MaxDegreeOfParallelism = 128 }, async (number, _) => await target.Put(
+            number % 128, number));
 
     private static void Found(bool found)
     {

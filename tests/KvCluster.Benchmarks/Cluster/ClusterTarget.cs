@@ -6,4 +6,5 @@ namespace KvCluster.Benchmarks.Cluster;
 /// <param name="Put">One put, with the caller's number and the number of key and value.</param>
 /// <param name="Get">One get that must find its key.</param>
 /// <param name="FindLeader">Points it at the leader again, after a change of leaders has ended a run.</param>
-internal sealed record ClusterTarget(string Name, IReadOnlyList<int> Servers, Func<int, int, Task> Put, Func<int, int, Task> Get, Func<CancellationToken, Task> FindLeader);
+internal sealed record ClusterTarget(
+    string Name, IReadOnlyList<int> Servers, Func<int, int, Task> Put, Func<int, int, Task> Get, Func<CancellationToken, Task> FindLeader);

@@ -8,8 +8,8 @@ using KvCluster.Processes;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// The cost of faults: the time until the next acknowledged write after a leader was killed or stopped, beside a three-node etcd in the same run; the time until
-/// a dead node's hundred shards have new leaders; the delay of a writer by a transfer; the speed of a follower that catches up; and how much slower
+/// The cost of faults: the time until the next acknowledged write after a leader was killed or stopped, beside a three-node etcd in the same run; the time
+/// until a dead node's hundred shards have new leaders; the delay of a writer by a transfer; the speed of a follower that catches up; and how much slower
 /// puts become with a follower dead, slow or cut off, with a slow disk under one node, without etcd, and with three replicas instead of one.
 /// </summary>
 internal static class FaultSuite
@@ -38,7 +38,8 @@ internal static class FaultSuite
         rows.AddRange(await ManyShardsAsync(quick ? 1 : 3, progress, cancellation));
         rows.AddRange(await TransferMeasure.RunAsync(quick ? 5 : 20, progress, cancellation));
         rows.AddRange(await CatchUpMeasure.RunAsync(quick ? 1 : 3, progress, cancellation));
-        rows.AddRange(await MissingPartMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), quick ? TimeSpan.Zero : TimeSpan.FromMinutes(5), progress, cancellation));
+        rows.AddRange(await MissingPartMeasure.RunAsync(
+            quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), quick ? TimeSpan.Zero : TimeSpan.FromMinutes(5), progress, cancellation));
         rows.AddRange(await RunSlowDiskAsync(quick, progress, cancellation));
         return rows;
     }
@@ -151,7 +152,8 @@ internal static class FaultSuite
             await servers.KillAsync(node);
             await servers.AllLedAsync(except: node, cancellation);
             took.Add(Stopwatch.GetElapsedTime(started).TotalSeconds);
-            progress($"{ManyShards} shards, run {run + 1} of {runs}: idle {idle[^1]:F1} % of a core, {frames[^1]:F0} frames/s; {led} leaderships of a dead node taken over in {took[^1]:F2} s");
+            progress($"{ManyShards} shards, run {run + 1} of {runs}: idle {idle[^1]:F1} % of a core, {frames[^1]:F0} frames/s; "
+                + $"{led} leaderships of a dead node taken over in {took[^1]:F2} s");
             servers.Start(node);
             await servers.AllLedAsync(except: 0, cancellation);
         }

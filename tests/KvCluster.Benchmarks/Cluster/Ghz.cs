@@ -15,7 +15,8 @@ internal static class Ghz
     private const int Connections = 4;
     private const int AttemptsMax = 3;
 
-    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(KvServers servers, string? etcdLeader, KeySpace keys, bool quick, Action<string> progress, CancellationToken cancellation)
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(
+        KvServers servers, string? etcdLeader, KeySpace keys, bool quick, Action<string> progress, CancellationToken cancellation)
     {
         if (Tools.Find("ghz") is not { } program)
         {
@@ -26,7 +27,9 @@ internal static class Ghz
         using var folder = new TemporaryDirectory();
         var puts = Path.Combine(folder.Path, "put.json");
         var gets = Path.Combine(folder.Path, "get.json");
-        await File.WriteAllTextAsync(puts, JsonSerializer.Serialize(keys.Keys.Select((key, number) => new { key = key.ToBase64(), value = keys.Value(number).ToBase64() })), cancellation);
+        await File.WriteAllTextAsync(
+            puts, JsonSerializer.Serialize(keys.Keys.Select((key, number) => new { key = key.ToBase64(), value = keys.Value(number).ToBase64() })),
+            cancellation);
         await File.WriteAllTextAsync(gets, JsonSerializer.Serialize(keys.Keys.Select(key => new { key = key.ToBase64() })), cancellation);
 
         var rows = new List<BenchmarkRow>();
@@ -47,7 +50,8 @@ internal static class Ghz
             {
                 string[] arguments =
                 [
-                    .. proto, "--insecure", "--call", call, "-D", data, "-O", "json", "--connections", Number(Connections), "-c", Number(Callers), "-n", quick ? "10000" : "50000", new Uri(address()).Authority,
+                    .. proto, "--insecure", "--call", call, "-D", data, "-O", "json", "--connections", Number(
+                        Connections), "-c", Number(Callers), "-n", quick ? "10000" : "50000", new Uri(address()).Authority,
                 ];
                 using var process = Process.Start(new ProcessStartInfo(program, arguments) { RedirectStandardOutput = true })!;
                 using var report = await JsonDocument.ParseAsync(process.StandardOutput.BaseStream, cancellationToken: cancellation);
@@ -64,7 +68,8 @@ internal static class Ghz
                 await servers.FindLeaderAsync(cancellation);
                 if (attempt == AttemptsMax || address() == led)
                     throw new InvalidOperationException($"ghz, {system}: {calls - good} of {calls} calls failed.");
-                progress($"{workload}, {system}: {calls - good} of {calls} calls failed, since the leadership moved by itself from {led} to {address()}. The run is repeated.");
+                progress($"{workload}, {system}: {calls - good} of {calls} calls failed, since the leadership moved by itself from {led} to {address()}. "
+                    + "The run is repeated.");
             }
         }
 
@@ -74,7 +79,8 @@ internal static class Ghz
             rows.Add(BenchmarkRow.Of("cluster", name, system, "op/s", [report.GetProperty("rps").GetDouble()]));
             foreach (var part in report.GetProperty("latencyDistribution").EnumerateArray())
                 if (part.GetProperty("percentage").GetInt32() is 50 or 99)
-                    rows.Add(BenchmarkRow.Of("cluster", name, system, $"p{part.GetProperty("percentage").GetInt32()} ms", [part.GetProperty("latency").GetInt64() / 1e6]));
+                    rows.Add(BenchmarkRow.Of(
+                        "cluster", name, system, $"p{part.GetProperty("percentage").GetInt32()} ms", [part.GetProperty("latency").GetInt64() / 1e6]));
             progress($"{name}, {system}: {rows[^3].Median:F0}/s");
         }
     }

@@ -16,7 +16,8 @@ internal sealed class KeySpace
     public KeySpace(int seed)
     {
         var random = new Random(seed);
-        _keys = [.. Enumerable.Range(0, KeyCount).Select(_ => ByteString.CopyFromUtf8(string.Create(CultureInfo.InvariantCulture, $"key-{random.Next(1_000_000):D12}")))];
+        _keys = [.. Enumerable.Range(0, KeyCount)
+            .Select(_ => ByteString.CopyFromUtf8(string.Create(CultureInfo.InvariantCulture, $"key-{random.Next(1_000_000):D12}")))];
         _values = [.. Enumerable.Range(0, ValueCount).Select(_ =>
         {
             var value = new byte[ValueBytes];

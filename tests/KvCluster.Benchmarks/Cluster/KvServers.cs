@@ -19,7 +19,8 @@ internal sealed class KvServers : IAsyncDisposable
     private KvServers(int port, IReadOnlyDictionary<string, string> environment)
     {
         RouterAddress = $"http://127.0.0.1:{port}";
-        var start = new ProcessStartInfo(Tools.Built("kv-local"), ["--processes", "--data", _folder.Path, "--port", port.ToString(CultureInfo.InvariantCulture)])
+        var start = new ProcessStartInfo(
+            Tools.Built("kv-local"), ["--processes", "--data", _folder.Path, "--port", port.ToString(CultureInfo.InvariantCulture)])
         {
             RedirectStandardOutput = true,
         };
@@ -38,7 +39,8 @@ internal sealed class KvServers : IAsyncDisposable
 
     /// <summary>Nodes, router, and the launcher, which serves the coordinator.</summary>
     public IReadOnlyList<int> Processes =>
-        [_launcher.Id, .. Directory.EnumerateFiles(Path.Combine(_folder.Path, "run"), "*.pid").Select(file => int.Parse(File.ReadAllText(file), CultureInfo.InvariantCulture))];
+        [_launcher.Id, .. Directory.EnumerateFiles(Path.Combine(_folder.Path, "run"), "*.pid")
+            .Select(file => int.Parse(File.ReadAllText(file), CultureInfo.InvariantCulture))];
 
     public static Task<KvServers> StartAsync(CancellationToken cancellation) => StartAsync(new Dictionary<string, string>(), cancellation);
 
@@ -88,7 +90,8 @@ internal sealed class KvServers : IAsyncDisposable
                     return;
                 }
             }
-            catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded && Stopwatch.GetElapsedTime(started) < StartLimit && !_launcher.HasExited)
+            catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded
+                && Stopwatch.GetElapsedTime(started) < StartLimit && !_launcher.HasExited)
             {
                 // Not started yet, or during an election.
             }

@@ -14,7 +14,8 @@ internal static class ManyKeys
     /// <param name="caller">The caller.</param>
     /// <param name="number">The operation of that caller.</param>
     /// <param name="keys">The number of keys.</param>
-    public static int Spread(int caller, int number, int keys) => (int)((((ulong)(uint)number * 0x9E37_79B9_7F4A_7C15) ^ ((ulong)(uint)caller * 0xBF58_476D_1CE4_E5B9)) % (ulong)keys);
+    public static int Spread(int caller, int number, int keys) =>
+        (int)((((ulong)(uint)number * 0x9E37_79B9_7F4A_7C15) ^ ((ulong)(uint)caller * 0xBF58_476D_1CE4_E5B9)) % (ulong)keys);
 
     /// <summary>Random values of that many bytes; their number is a power of two.</summary>
     public static byte[][] Values(int bytes)

@@ -22,7 +22,8 @@ internal static class ManyKeysMeasure
         await using var servers = await KvServers.StartAsync(cancellation);
         await using var client = new KvClient(servers.RouterAddress);
         var values = ManyKeys.Values(ValueBytes);
-        var rows = new List<BenchmarkRow> { BenchmarkRow.Of(suite, $"{Workload}: load in batches of {BatchKeys}", system, "op/s", [await LoadAsync(client, values, progress, cancellation)]) };
+        var rows = new List<BenchmarkRow> { BenchmarkRow.Of(
+            suite, $"{Workload}: load in batches of {BatchKeys}", system, "op/s", [await LoadAsync(client, values, progress, cancellation)]) };
         var epoch = await EpochAsync(client, cancellation);
         (string Name, int Callers, Func<int, int, Task> Operation)[] workloads =
         [
@@ -37,7 +38,8 @@ internal static class ManyKeysMeasure
             for (var run = 0; run < Runs; run++)
             {
                 outcomes.Add(await ClosedLoop.RunAsync(callers, Duration, servers.Processes, operation, cancellation));
-                progress($"{Workload}: {name}, {callers} callers: {outcomes[^1].OperationsPerSecond:F0}/s, p50 {outcomes[^1].P50Milliseconds:F2} ms, p99 {outcomes[^1].P99Milliseconds:F2} ms");
+                progress($"{Workload}: {name}, {callers} callers: {outcomes[^1].OperationsPerSecond:F0}/s, p50 {outcomes[^1].P50Milliseconds:F2} ms, p99 "
+                    + $"{outcomes[^1].P99Milliseconds:F2} ms");
             }
             var workload = $"{Workload}: {name}, {callers} callers";
             rows.Add(BenchmarkRow.Of(suite, workload, system, "op/s", outcomes.ConvertAll(outcome => outcome.OperationsPerSecond)));
@@ -53,7 +55,8 @@ internal static class ManyKeysMeasure
                 throw new InvalidOperationException("A key that was loaded is not found: the numbers would be of something else.");
         }
 
-        async Task PutAsync(int caller, int number) => await client.PutAsync(ManyKeys.Key(ManyKeys.Spread(caller, number, KeyCount)), values[number & (values.Length - 1)]);
+        async Task PutAsync(int caller, int number) =>
+            await client.PutAsync(ManyKeys.Key(ManyKeys.Spread(caller, number, KeyCount)), values[number & (values.Length - 1)]);
     }
 
     private static async Task<double> LoadAsync(KvClient client, byte[][] values, Action<string> progress, CancellationToken cancellation)

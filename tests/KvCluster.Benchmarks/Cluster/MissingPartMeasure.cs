@@ -14,9 +14,12 @@ internal static class MissingPartMeasure
     private const int Callers = 256;
     private static readonly TimeSpan SlowWay = TimeSpan.FromMilliseconds(50);
 
-    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(int windows, TimeSpan window, TimeSpan etcdGone, Action<string> progress, CancellationToken cancellation)
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(
+        int windows, TimeSpan window, TimeSpan etcdGone, Action<string> progress, CancellationToken cancellation)
     {
-        var gone = TimeSpan.FromSeconds(double.TryParse(Environment.GetEnvironmentVariable("KV_ETCD_GONE"), CultureInfo.InvariantCulture, out var seconds) ? seconds : etcdGone.TotalSeconds);
+        var gone = TimeSpan.FromSeconds(double.TryParse(Environment.GetEnvironmentVariable("KV_ETCD_GONE"), CultureInfo.InvariantCulture, out var seconds)
+            ? seconds
+            : etcdGone.TotalSeconds);
         var ratios = new Dictionary<string, List<double>>();
         await using (var direct = await Puts.StartAsync(FaultSuite.Nodes, network: null, window, cancellation))
         await using (var alone = await Puts.StartAsync(1, network: null, window, cancellation))
@@ -49,7 +52,8 @@ internal static class MissingPartMeasure
             {
                 var led = await relayed.Servers.AllLedAsync(except: 0, cancellation);
                 var (leader, follower) = (led.First(node => node.Value == 1).Key, led.First(node => node.Value == 0).Key);
-                Add($"follower {SlowWay.TotalMilliseconds:F0} ms away a piece to near", await relayed.CompareAsync(() => network.Delay(leader, follower, SlowWay), network.Heal));
+                Add($"follower {SlowWay.TotalMilliseconds:F0} ms away a piece to near", await relayed.CompareAsync(
+                    () => network.Delay(leader, follower, SlowWay), network.Heal));
                 Add("follower cut off to reached", await relayed.CompareAsync(() => network.Cut(leader, follower), network.Heal));
             }
         }
@@ -105,7 +109,8 @@ internal static class MissingPartMeasure
 
         /// <summary>Puts per second over a window.</summary>
         public async Task<double> MeasureAsync() => (await ClosedLoop.RunAsync(
-            Callers, window, servers.Processes, async (_, number) => await client.PutAsync(_keys.Key(number).Memory, _keys.Value(number).Memory), cancellation)).OperationsPerSecond;
+            Callers, window, servers.Processes,
+            async (_, number) => await client.PutAsync(_keys.Key(number).Memory, _keys.Value(number).Memory), cancellation)).OperationsPerSecond;
 
         public async ValueTask DisposeAsync()
         {

@@ -4,8 +4,9 @@ using KvCluster.Client;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// How late answers are while reads and overwrites in random order, half of each, come at a steady rate to three nodes with 10 million values of 100 bytes and a million of
-/// 1 KiB: undisturbed, while every node writes checkpoints one after the other, without a follower, and while that follower catches up with what it missed.
+/// How late answers are while reads and overwrites in random order, half of each, come at a steady rate to three nodes with 10 million values of 100 bytes and
+/// a million of 1 KiB: undisturbed, while every node writes checkpoints one after the other, without a follower, and while that follower catches up with what
+/// it missed.
 /// </summary>
 internal static class MixedLoadMeasure
 {
@@ -59,7 +60,8 @@ internal static class MixedLoadMeasure
         ];
 
         BenchmarkRow Row(string phase, string unit, List<double[]> runs, double part) =>
-            BenchmarkRow.Of(suite, $"{KeyCount / 1_000_000} M keys: get and put, {PerSecond:N0} a second, {phase}", system, unit, runs.ConvertAll(run => At(run, part)));
+            BenchmarkRow.Of(
+                suite, $"{KeyCount / 1_000_000} M keys: get and put, {PerSecond:N0} a second, {phase}", system, unit, runs.ConvertAll(run => At(run, part)));
 
         async Task MeasureAsync(string phase, int run)
         {
@@ -68,10 +70,12 @@ internal static class MixedLoadMeasure
             if (!latencies.TryGetValue(phase, out var runs))
                 latencies.Add(phase, runs = []);
             runs.Add(sorted);
-            progress($"mixed load, run {run} of {Runs}, {phase}: p50 {At(sorted, 0.5):F2} ms, p99 {At(sorted, 0.99):F2} ms, p99.9 {At(sorted, 0.999):F2} ms, longest {sorted[^1]:F0} ms");
+            progress($"mixed load, run {run} of {Runs}, {phase}: p50 {At(sorted, 0.5):F2} ms, p99 {At(sorted, 0.99):F2} ms, p99.9 {At(sorted, 0.999):F2} ms, "
+                + $"longest {sorted[^1]:F0} ms");
         }
 
-        Task<double[]> LoadOnceAsync(int caller) => OpenLoop.RunAsync(PerSecond, PerSecond * Seconds, number => OperateAsync(ManyKeys.Spread(caller, number, KeyCount), number), cancellation);
+        Task<double[]> LoadOnceAsync(int caller) =>
+            OpenLoop.RunAsync(PerSecond, PerSecond * Seconds, number => OperateAsync(ManyKeys.Spread(caller, number, KeyCount), number), cancellation);
 
         async Task OperateAsync(int key, int number)
         {
@@ -97,7 +101,8 @@ internal static class MixedLoadMeasure
             var done = 0;
             while (!enough.IsCancellationRequested)
             {
-                await Task.WhenAll(Enumerable.Range(1, FaultSuite.Nodes).Select(async node => await servers.AdminOf(node).CheckpointAsync(new CheckpointRequest(), cancellationToken: cancellation)));
+                await Task.WhenAll(Enumerable.Range(1, FaultSuite.Nodes)
+                    .Select(async node => await servers.AdminOf(node).CheckpointAsync(new CheckpointRequest(), cancellationToken: cancellation)));
                 done++;
             }
             return done;

@@ -59,8 +59,10 @@ internal sealed class NodeServers : IAsyncDisposable
         var servers = new NodeServers(await EtcdMembers.StartAsync(), nodes, shards, network, data);
         try
         {
-            string[] split = shards == 1 ? [] : ["--split-at", string.Join(',', Enumerable.Range(1, shards - 1).Select(shard => shard.ToString("D4", CultureInfo.InvariantCulture)))];
-            var (exitCode, _, error) = await Tools.RunAsync(Tools.Built("kv-node"), ["init", "--coordinator", servers.Coordinator, "--nodes", string.Join(',', Enumerable.Range(1, nodes)), .. split]);
+            string[] split = shards == 1 ? []
+                : ["--split-at", string.Join(',', Enumerable.Range(1, shards - 1).Select(shard => shard.ToString("D4", CultureInfo.InvariantCulture)))];
+            var (exitCode, _, error) = await Tools.RunAsync(
+                Tools.Built("kv-node"), ["init", "--coordinator", servers.Coordinator, "--nodes", string.Join(',', Enumerable.Range(1, nodes)), .. split]);
             if (exitCode != 0)
                 throw new InvalidOperationException(error);
             for (var node = 1; node <= nodes; node++)
@@ -84,7 +86,8 @@ internal sealed class NodeServers : IAsyncDisposable
             "--memory-budget-mib", NodeOptions.MemoryBudgetOfEach(_processes.Length).ToString(CultureInfo.InvariantCulture),
             .. Network is null ? (string[])[] : ["--advertise", Text(_relays[node - 1].Port), "--advertise-peers", Text(_peerRelays[node - 1].Port)],
         ];
-        var process = Process.Start(new ProcessStartInfo(Tools.Built("kv-node"), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;
+        var process = Process.Start(new ProcessStartInfo(
+            Tools.Built("kv-node"), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;
         process.OutputDataReceived += static (_, _) => { };
         process.ErrorDataReceived += static (_, _) => { };
         process.BeginOutputReadLine();
@@ -100,7 +103,8 @@ internal sealed class NodeServers : IAsyncDisposable
     {
         try
         {
-            var status = await new V1.Cluster.ClusterClient(_channels[node - 1]).GetStatusAsync(new GetStatusRequest { Shard = 0 }, deadline: DateTime.UtcNow.AddSeconds(5), cancellationToken: cancellation);
+            var status = await new V1.Cluster.ClusterClient(_channels[node - 1])
+                .GetStatusAsync(new GetStatusRequest { Shard = 0 }, deadline: DateTime.UtcNow.AddSeconds(5), cancellationToken: cancellation);
             return status.Nodes[0].Replicas.SingleOrDefault();
         }
         catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)

@@ -8,8 +8,8 @@ internal static class OpenLoop
     private const int IntervalMs = 1;
 
     /// <summary>
-    /// Returns the latency of each operation in milliseconds, counted from the moment when it was due, so that a pause of the servers, or of this program, is counted by all
-    /// operations that it delayed.
+    /// Returns the latency of each operation in milliseconds, counted from the moment when it was due, so that a pause of the servers, or of this program, is
+    /// counted by all operations that it delayed.
     /// </summary>
     /// <param name="perSecond">The rate.</param>
     /// <param name="count">The number of operations.</param>

@@ -6,8 +6,8 @@ using KvCluster.Processes;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// One Redis server with an append-only file that is synced before each answer, measured by its own redis-benchmark: what a single machine without replicas does. Beside three
-/// replicas over gRPC it says what these cost.
+/// One Redis server with an append-only file that is synced before each answer, measured by its own redis-benchmark: what a single machine without replicas
+/// does. Beside three replicas over gRPC it says what these cost.
 /// </summary>
 internal static class Redis
 {
@@ -15,7 +15,8 @@ internal static class Redis
     private const int ValueBytes = 100;
     private const int Keys = 100_000;
 
-    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(string suite, IReadOnlyList<int> callerCounts, bool quick, Action<string> progress, CancellationToken cancellation)
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(
+        string suite, IReadOnlyList<int> callerCounts, bool quick, Action<string> progress, CancellationToken cancellation)
     {
         if (Tools.Find("redis-server") is not { } server || Tools.Find("redis-benchmark") is not { } benchmark)
         {
@@ -25,7 +26,8 @@ internal static class Redis
         using var folder = new TemporaryDirectory();
         var port = FreePorts.Ten().ToString(CultureInfo.InvariantCulture);
         using var process = Process.Start(new ProcessStartInfo(
-            server, ["--port", port, "--bind", "127.0.0.1", "--dir", folder.Path, "--save", "", "--appendonly", "yes", "--appendfsync", "always"]) { RedirectStandardOutput = true })!;
+            server, ["--port", port, "--bind",
+                "127.0.0.1", "--dir", folder.Path, "--save", "", "--appendonly", "yes", "--appendfsync", "always"]) { RedirectStandardOutput = true })!;
         // Read, so that the pipe does not fill up.
         process.OutputDataReceived += static (_, _) => { };
         process.BeginOutputReadLine();
@@ -58,7 +60,8 @@ internal static class Redis
         }
     }
 
-    private static async Task<(double Rate, double P50, double P99, double Cpu)> MeasureAsync(string benchmark, string port, int server, string test, int callers, int calls, CancellationToken cancellation)
+    private static async Task<(double Rate, double P50, double P99, double Cpu)> MeasureAsync(
+        string benchmark, string port, int server, string test, int callers, int calls, CancellationToken cancellation)
     {
         string[] arguments = ["-p", port, "-t", test, "-c", Number(callers), "-n", Number(calls), "-d", Number(ValueBytes), "-r", Number(Keys), "--csv"];
         var before = ServerCpu.MicrosecondsOf([server]);

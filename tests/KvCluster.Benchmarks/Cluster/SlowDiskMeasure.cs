@@ -25,7 +25,8 @@ internal static class SlowDiskMeasure
     /// <param name="turns">The number of turns of a disk that is slow, then normal.</param>
     /// <param name="progress">Gets each number.</param>
     /// <param name="cancellation">Ends the measurement.</param>
-    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(int windows, TimeSpan window, int turns, Action<string> progress, CancellationToken cancellation)
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(
+        int windows, TimeSpan window, int turns, Action<string> progress, CancellationToken cancellation)
     {
         if (Tools.Find("badfs") is not { } badfs || Tools.Find("fusermount3") is not { } unmount)
         {
@@ -61,7 +62,8 @@ internal static class SlowDiskMeasure
         }
     }
 
-    private static async Task<IReadOnlyList<BenchmarkRow>> MeasureAsync(string mount, string rules, int windows, TimeSpan window, int turns, Action<string> progress, CancellationToken cancellation)
+    private static async Task<IReadOnlyList<BenchmarkRow>> MeasureAsync(
+        string mount, string rules, int windows, TimeSpan window, int turns, Action<string> progress, CancellationToken cancellation)
     {
         await using var servers = await NodeServers.StartAsync(FaultSuite.Nodes, shards: 1, cancellation, data: mount);
         await using var client = new KvClient(new KvClientOptions { Endpoints = servers.Endpoints });
@@ -88,7 +90,9 @@ internal static class SlowDiskMeasure
                     progress($"puts/s, slow disk of {delay} ms under {(leads ? "the leader" : "a follower")}, window {run + 1} of {windows}: {ratios[^1]:F2}");
                 }
 
-                rows.Add(BenchmarkRow.Of(FaultSuite.Name, $"put, {Callers} callers: slow disk, {delay} ms a write under {(leads ? "the leader" : "a follower")} for 5 s, to none", FaultSuite.Ours, "ratio", ratios));
+                rows.Add(BenchmarkRow.Of(
+                    FaultSuite.Name, $"put, {Callers} callers: slow disk, {delay} ms a write under {(leads ? "the leader" : "a follower")} for 5 s, to none",
+                    FaultSuite.Ours, "ratio", ratios));
             }
         }
 
@@ -102,7 +106,9 @@ internal static class SlowDiskMeasure
             progress($"slow and well in turns, turn {turn + 1} of {turns}: the leadership has moved {(await LeaderAsync()).Epoch - epoch} times");
         }
 
-        rows.Add(BenchmarkRow.Of(FaultSuite.Name, $"put, {Callers} callers: disk of the first leader slow and well in turns of {Turn.TotalSeconds} s", FaultSuite.Ours, "moves", [(await LeaderAsync()).Epoch - epoch]));
+        rows.Add(BenchmarkRow.Of(
+            FaultSuite.Name, $"put, {Callers} callers: disk of the first leader slow and well in turns of {Turn.TotalSeconds} s", FaultSuite.Ours, "moves",
+            [(await LeaderAsync()).Epoch - epoch]));
         return rows;
 
         async Task<(int Node, ulong Epoch)> LeaderAsync()
@@ -115,11 +121,13 @@ internal static class SlowDiskMeasure
             }
         }
 
-        Task SlowAsync(int node, int delayMs) => File.WriteAllTextAsync(rules, string.Create(CultureInfo.InvariantCulture, $"write-delay node-{node}/ {delayMs}\n"), cancellation);
+        Task SlowAsync(int node, int delayMs) =>
+            File.WriteAllTextAsync(rules, string.Create(CultureInfo.InvariantCulture, $"write-delay node-{node}/ {delayMs}\n"), cancellation);
 
         Task WellAsync() => File.WriteAllTextAsync(rules, "", cancellation);
 
         async Task<double> PutsAsync(TimeSpan time) => (await ClosedLoop.RunAsync(
-            Callers, time, servers.Processes, async (_, number) => await client.PutAsync(keys.Key(number).Memory, keys.Value(number).Memory), cancellation)).OperationsPerSecond;
+            Callers, time, servers.Processes,
+            async (_, number) => await client.PutAsync(keys.Key(number).Memory, keys.Value(number).Memory), cancellation)).OperationsPerSecond;
     }
 }

@@ -31,7 +31,8 @@ internal static class TelemetrySuite
             {
                 var outcome = await RunAsync(system.Servers, system.Client, keys, duration, cancellation);
                 system.Outcomes.Add(outcome);
-                progress($"run {run + 1} of {runs}, {system.System}: {outcome.OperationsPerSecond:F0}/s, p99 {outcome.P99Milliseconds:F2} ms, {outcome.CpuMicroseconds:F2} us CPU a put");
+                progress($"run {run + 1} of {runs}, {system.System}: {outcome.OperationsPerSecond:F0}/s, p99 {outcome.P99Milliseconds:F2} ms, "
+                    + $"{outcome.CpuMicroseconds:F2} us CPU a put");
             }
         }
         if (sink.Requests == 0)
@@ -49,6 +50,8 @@ internal static class TelemetrySuite
         ];
     }
 
-    private static Task<ClosedLoop.Outcome> RunAsync(KvServers servers, KvClient client, KeySpace keys, TimeSpan duration, CancellationToken cancellation) => ClosedLoop.RunAsync(
-        Callers, duration, servers.Processes, async (_, number) => await client.PutAsync(keys.Key(number).Memory, keys.Value(number).Memory, cancellationToken: cancellation), cancellation);
+    private static Task<ClosedLoop.Outcome> RunAsync(KvServers servers, KvClient client, KeySpace keys, TimeSpan duration, CancellationToken cancellation) =>
+        ClosedLoop.RunAsync(
+            Callers, duration, servers.Processes,
+            async (_, number) => await client.PutAsync(keys.Key(number).Memory, keys.Value(number).Memory, cancellationToken: cancellation), cancellation);
 }

@@ -24,11 +24,13 @@ internal static class TransferMeasure
             var led = await servers.AllLedAsync(except: 0, cancellation);
             var (from, to) = (led.First(node => node.Value == 1).Key, led.First(node => node.Value == 0).Key);
             var calm = await LongestPutAsync(client, Task.CompletedTask, cancellation);
-            var transfer = servers.AdminOf(from).TransferAsync(new TransferRequest { Shard = 0, ToNode = (uint)to }, cancellationToken: cancellation).ResponseAsync;
+            var transfer = servers.AdminOf(from)
+                .TransferAsync(new TransferRequest { Shard = 0, ToNode = (uint)to }, cancellationToken: cancellation).ResponseAsync;
             var longest = await LongestPutAsync(client, transfer, cancellation);
             if (transfer.IsFaulted || (await servers.AllLedAsync(except: 0, cancellation))[to] == 0)
             {
-                var reason = transfer.IsFaulted ? (transfer.Exception.InnerException as RpcException)?.Status.Detail ?? throw transfer.Exception : $"node {to} led for a moment only.";
+                var reason = transfer.IsFaulted ? (transfer.Exception.InnerException as RpcException)?.Status.Detail ?? throw transfer.Exception
+                    : $"node {to} led for a moment only.";
                 progress($"transfer from node {from} to node {to}: {reason} The leadership has moved by itself, {++moved} so far; the run is repeated.");
                 if (moved > MovedMax)
                     throw new InvalidOperationException($"The leadership moved by itself in {moved} of {transferred.Count + moved} runs: nothing to measure.");

@@ -29,13 +29,14 @@ internal static class CheckpointRows
         await stores.All[0].Engine.SettleAsync();
         foreach (var puts in ScatteredPuts)
         {
-            await run.AlternateAsync(FormattableString.Invariant($"checkpoint after {puts:N0} random puts"), ["pages", "writes", "seeks"], stores, async store =>
-            {
-                await WriteRows.PutAsync(store.Engine, new EngineData(run.NextSeed()), keys, puts, ScatteredValueBytes);
-                await store.Engine.SettleAsync();
-                var counts = ((KvClusterEngine)store.Engine).Store.Store.Statistics.CheckpointCounts;
-                return [counts.Pages, counts.Writes, counts.Seeks];
-            });
+            await run.AlternateAsync(
+                FormattableString.Invariant($"checkpoint after {puts:N0} random puts"), ["pages", "writes", "seeks"], stores, async store =>
+                {
+                    await WriteRows.PutAsync(store.Engine, new EngineData(run.NextSeed()), keys, puts, ScatteredValueBytes);
+                    await store.Engine.SettleAsync();
+                    var counts = ((KvClusterEngine)store.Engine).Store.Store.Statistics.CheckpointCounts;
+                    return [counts.Pages, counts.Writes, counts.Seeks];
+                });
         }
     }
 

@@ -7,8 +7,8 @@ using KvCluster.Storage.Context;
 namespace KvCluster.Benchmarks.Engine;
 
 /// <summary>
-/// Reads of a store four times the memory, and puts into it. The stores are loaded here. Each measurement is a process of its own, this program again, in a group with limited
-/// memory, after the files were dropped from the page cache.
+/// Reads of a store four times the memory, and puts into it. The stores are loaded here. Each measurement is a process of its own, this program again, in a
+/// group with limited memory, after the files were dropped from the page cache.
 /// </summary>
 internal static class ColdRows
 {
@@ -125,7 +125,8 @@ internal static class ColdRows
     }
 
     private static double PutRate(IEngine engine, long keys, double seconds, int seed, (int Callers, int TransactionKeys) size) => WriteRows.CallAsync(
-        engine, size.Callers, size.TransactionKeys, keys, putsMax: long.MaxValue, TimeSpan.FromSeconds(seconds), caller => new EngineData((seed * WriteRows.ManyCallers) + caller))
+        engine, size.Callers,
+        size.TransactionKeys, keys, putsMax: long.MaxValue, TimeSpan.FromSeconds(seconds), caller => new EngineData((seed * WriteRows.ManyCallers) + caller))
         .GetAwaiter().GetResult().Rate;
 
     private static async Task<double[]> MeasureAsync(EngineRun run, EngineStore store, MemoryLimit limit, long keys, long memory, string workload)
@@ -135,10 +136,13 @@ internal static class ColdRows
         string[] arguments =
         [
             Command, limit.Processes, store.System.Name, store.Directory, keys.ToString(CultureInfo.InvariantCulture), workload,
-            memory.ToString(CultureInfo.InvariantCulture), run.Plan.Time.TotalSeconds.ToString(CultureInfo.InvariantCulture), run.RoundSeed.ToString(CultureInfo.InvariantCulture),
+            memory.ToString(CultureInfo.InvariantCulture),
+            run.Plan.Time.TotalSeconds.ToString(CultureInfo.InvariantCulture), run.RoundSeed.ToString(CultureInfo.InvariantCulture),
         ];
         var (exitCode, output, error) = await Tools.RunAsync(Environment.ProcessPath!, Path.GetFileNameWithoutExtension(Environment.ProcessPath) == "dotnet"
             ? [Path.Combine(AppContext.BaseDirectory, "KvCluster.Benchmarks.dll"), .. arguments] : arguments);
-        return exitCode == 0 ? [.. output.Split((char[]?)null, StringSplitOptions.RemoveEmptyEntries).Select(number => double.Parse(number, CultureInfo.InvariantCulture))] : throw new InvalidOperationException($"The measuring process of {store.System.Name} failed: {error}");
+        return exitCode == 0
+            ? [.. output.Split((char[]?)null, StringSplitOptions.RemoveEmptyEntries).Select(number => double.Parse(number, CultureInfo.InvariantCulture))]
+            : throw new InvalidOperationException($"The measuring process of {store.System.Name} failed: {error}");
     }
 }

@@ -11,7 +11,8 @@ internal sealed class EngineRun(EnginePlan plan, string directory, Action<string
 
     public EnginePlan Plan => plan;
 
-    public IReadOnlyList<EngineSystem> Systems { get; } = [.. EngineSystem.Installed(progress).Where(system => plan.Systems.Count == 0 || plan.Systems.Contains(system.Name))];
+    public IReadOnlyList<EngineSystem> Systems { get; } =
+        [.. EngineSystem.Installed(progress).Where(system => plan.Systems.Count == 0 || plan.Systems.Contains(system.Name))];
 
     /// <summary>Whether the stores are on one block device, whose writes the kernel counts.</summary>
     public bool CountsDeviceBytes { get; } = CanCount(directory, progress);
@@ -42,7 +43,8 @@ internal sealed class EngineRun(EnginePlan plan, string directory, Action<string
     /// <param name="systems">The engines in turn.</param>
     /// <param name="measure">Measures one engine once and returns one number for each unit.</param>
     /// <param name="rounds">Times to measure; 0: as planned.</param>
-    public async Task AlternateAsync(string workload, string[] units, IEnumerable<EngineSystem> systems, Func<EngineSystem, Task<double[]>> measure, int rounds = 0)
+    public async Task AlternateAsync(
+        string workload, string[] units, IEnumerable<EngineSystem> systems, Func<EngineSystem, Task<double[]>> measure, int rounds = 0)
     {
         var values = systems.SelectMany(_ => units, (system, unit) => (System: system, Unit: unit)).ToDictionary(row => row, _ => new List<double>());
         for (var round = 0; round < (rounds == 0 ? plan.Rounds : rounds); round++)

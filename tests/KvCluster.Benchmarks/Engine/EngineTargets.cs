@@ -3,8 +3,8 @@ using KvCluster.Benchmarks.Engine.Peers;
 namespace KvCluster.Benchmarks.Engine;
 
 /// <summary>
-/// What the engine has to reach, and whether the rows of a run do. A target says where the engine is meant to get. What was accepted last says where it is, on two
-/// idle cores with the disk of a virtual machine; a run that finds it much worse has found a regression. Pure.
+/// What the engine has to reach, and whether the rows of a run do. A target says where the engine is meant to get. What was accepted last says where it is, on
+/// two idle cores with the disk of a virtual machine; a run that finds it much worse has found a regression. Pure.
 /// </summary>
 internal static class EngineTargets
 {
@@ -48,8 +48,8 @@ internal static class EngineTargets
     ];
 
     /// <summary>
-    /// One line for each target that the rows decide: "reached: ...", "MISSED: ...", or "FAILED: ..." if ours has become much worse. A last line, "SKIPPED ...", names
-    /// the targets without rows.
+    /// One line for each target that the rows decide: "reached: ...", "MISSED: ...", or "FAILED: ..." if ours has become much worse. A last line, "SKIPPED
+    /// ...", names the targets without rows.
     /// </summary>
     /// <param name="rows">The rows of a run.</param>
     /// <param name="quick">
@@ -72,7 +72,8 @@ internal static class EngineTargets
             var value = best is null ? ours.Median : ours.Median / best.Median;
             var verdict = !target.Holds(value, quick) ? "FAILED" : target.IsReachedBy(value) ? "reached" : "MISSED";
             var floor = target.Accepted is { } accepted ? $", accepted before {accepted:N2}" : "";
-            yield return $"{verdict}: {target.Workload}, {target.Unit}: {value:N2}{(best is null ? "" : $" times {best.System}")}, {(target.IsMaximum ? "at most" : "at least")} {target.Factor:N2}{floor}";
+            yield return $"{verdict}: {target.Workload}, {target.Unit}: {value:N2}{(best is null ? "" : $" times {best.System}")}, "
+                + $"{(target.IsMaximum ? "at most" : "at least")} {target.Factor:N2}{floor}";
         }
         if (isWhole && skipped.Count > 0)
             yield return $"SKIPPED {skipped.Count} engine targets: {string.Join("; ", skipped)}";

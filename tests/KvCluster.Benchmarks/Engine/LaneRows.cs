@@ -4,7 +4,9 @@ using KvCluster.Storage.Context;
 
 namespace KvCluster.Benchmarks.Engine;
 
-/// <summary>Single puts with one, two and four journal writes in flight, on this disk and on slower ones. The systems of these rows are numbers of writes in flight.</summary>
+/// <summary>
+/// Single puts with one, two and four journal writes in flight, on this disk and on slower ones. The systems of these rows are numbers of writes in flight.
+/// </summary>
 internal static class LaneRows
 {
     private const long Keys = 10_000;
@@ -19,13 +21,16 @@ internal static class LaneRows
         {
             EngineSystem[] systems = [.. Writes.Select(writes => new EngineSystem(
                 string.Create(CultureInfo.InvariantCulture, $"{writes} in flight"),
-                directory => new KvClusterEngine(directory, new StoreOptions { JournalWrites = writes }, KvClusterEngine.MemoryBudgetDefault, new SlowJournalDisk(TimeSpan.FromMilliseconds(delay)))))];
+                directory => new KvClusterEngine(
+                    directory, new StoreOptions { JournalWrites = writes }, KvClusterEngine.MemoryBudgetDefault,
+                    new SlowJournalDisk(TimeSpan.FromMilliseconds(delay)))))];
             using var stores = run.NewStores(systems);
             foreach (var callers in Callers)
             {
                 var name = string.Create(CultureInfo.InvariantCulture, $"{WriteRows.PutsOf(callers)}{(delay == 0 ? "" : $", journal slower by {delay} ms")}");
                 await run.AlternateAsync(name, [WriteRows.PutsPerSecond], stores, async store =>
-                    [(await WriteRows.CallAsync(store.Engine, callers, 1, Keys, putsMax: long.MaxValue, run.Plan.Time, _ => new EngineData(run.NextSeed()))).Rate]);
+                    [(await WriteRows.CallAsync(
+                        store.Engine, callers, 1, Keys, putsMax: long.MaxValue, run.Plan.Time, _ => new EngineData(run.NextSeed()))).Rate]);
             }
         }
     }

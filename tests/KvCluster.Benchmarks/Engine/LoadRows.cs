@@ -50,7 +50,8 @@ internal static class LoadRows
             var durable = Stopwatch.GetElapsedTime(started);
             await store.Engine.SettleAsync();
             var settled = Stopwatch.GetElapsedTime(started);
-            return [keys / durable.TotalSeconds, keys / settled.TotalSeconds, await BytesAtRestAsync(run, store) / (keys * (double)(EngineData.KeyBytes + EngineData.ValueBytes))];
+            return [keys / durable.TotalSeconds,
+                keys / settled.TotalSeconds, await BytesAtRestAsync(run, store) / (keys * (double)(EngineData.KeyBytes + EngineData.ValueBytes))];
         });
 
     /// <summary>The space that larger values take, put once each in random order.</summary>
@@ -111,7 +112,8 @@ internal static class LoadRows
         {
             if (store.Engine is KvClusterEngine { Store.Store: { Statistics: var ours, Pages: var pages } })
                 run.Progress(FormattableString.Invariant(
-                    $"  {when}: {bytes >> 10:N0} KiB; data file {ours.DataAllocatedBytes >> 10:N0} of {ours.DataBytes >> 10:N0}, pages in use {pages.Free.UsedPages * Page.Bytes >> 10:N0}; journal {ours.JournalBytes >> 10:N0}, for followers {ours.JournalKeptBytes >> 10:N0}"));
+                    $"  {when}: {bytes >> 10:N0} KiB; data file {ours.DataAllocatedBytes >> 10:N0} of {ours.DataBytes >> 10:N0}, pages in use "
+                    + $"{pages.Free.UsedPages * Page.Bytes >> 10:N0}; journal {ours.JournalBytes >> 10:N0}, for followers {ours.JournalKeptBytes >> 10:N0}"));
         }
     }
 

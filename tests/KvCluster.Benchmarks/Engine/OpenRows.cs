@@ -4,7 +4,9 @@ using KvCluster.Storage.Context;
 
 namespace KvCluster.Benchmarks.Engine;
 
-/// <summary>How long it takes to open a store until the first read is answered: after a clean stop, and for ours after a kill with much journal behind the checkpoint.</summary>
+/// <summary>
+/// How long it takes to open a store until the first read is answered: after a clean stop, and for ours after a kill with much journal behind the checkpoint.
+/// </summary>
 internal static class OpenRows
 {
     public const string Clean = "open after a clean stop";

@@ -57,7 +57,8 @@ internal static class PauseRows
         {
             using var store = run.NewStore(EngineSystem.OursWith(options));
             await LoadRows.LoadAsync(store.Engine, keys, ValueBytes);
-            await latencies.MeasureAsync(Checkpoint, store, keys, WrittenAsync(((KvClusterEngine)store.Engine).Store.Store.Statistics, options.CheckpointScratchBytes / 2));
+            await latencies.MeasureAsync(
+                Checkpoint, store, keys, WrittenAsync(((KvClusterEngine)store.Engine).Store.Store.Statistics, options.CheckpointScratchBytes / 2));
         }
     }
 
@@ -80,7 +81,8 @@ internal static class PauseRows
         public async Task MeasureAsync(string workload, EngineStore store, long keys, Task until)
         {
             var puts = PutLatency.MeasureAsync(store.Engine, new EngineData(run.NextSeed()), keys, () => until.IsCompleted);
-            var bare = Task.Factory.StartNew(() => Write(store.Directory + ".bare", until), CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
+            var bare = Task.Factory.StartNew(
+                () => Write(store.Directory + ".bare", until), CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
             await until;
             var (ours, device) = (await puts, await bare);
             if (ours.Count == 0 || device.Count == 0)
@@ -92,13 +94,15 @@ internal static class PauseRows
             Add(workload, EngineSystem.KvCluster, LongestBeyondDevice, Add(workload, EngineSystem.KvCluster, ours) - Add(workload, Device, device));
         }
 
-        public void Report() => run.Rows.AddRange(_values.Select(entry => BenchmarkRow.Of(EngineRun.Suite, entry.Key.Workload, entry.Key.System, entry.Key.Unit, entry.Value)));
+        public void Report() =>
+            run.Rows.AddRange(_values.Select(entry => BenchmarkRow.Of(EngineRun.Suite, entry.Key.Workload, entry.Key.System, entry.Key.Unit, entry.Value)));
 
         // Adds the numbers of one round, whose times are sorted, and returns the longest time in ms.
         private double Add(string workload, string system, List<long> latencies)
         {
             run.Progress($"{workload}, {system}: {latencies.Count} writes");
-            foreach (var (unit, part) in ((string, double)[])[(PutLatency.P50, 0.5), (PutLatency.P99, 0.99), (PutLatency.P999, 0.999), (PutLatency.P9999, 0.9999), (Longest, 1)])
+            foreach (var (unit, part) in ((string, double)[])[(PutLatency.P50, 0.5),
+                (PutLatency.P99, 0.99), (PutLatency.P999, 0.999), (PutLatency.P9999, 0.9999), (Longest, 1)])
                 Add(workload, system, unit, PutLatency.MillisecondsOf(latencies, part));
             return PutLatency.MillisecondsOf(latencies, 1);
         }

@@ -7,8 +7,8 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Benchmarks.Engine;
 
 /// <summary>
-/// How long our engine takes to count half of its keys, and to delete them: after a load and a checkpoint, after a tenth as many random puts and another checkpoint, so that leaves
-/// are scattered, and after the files were dropped from the page cache.
+/// How long our engine takes to count half of its keys, and to delete them: after a load and a checkpoint, after a tenth as many random puts and another
+/// checkpoint, so that leaves are scattered, and after the files were dropped from the page cache.
 /// </summary>
 internal static class RangeRows
 {

@@ -13,7 +13,8 @@ internal static class ReadRows
     private static readonly int[] Threads = [1, 2];
 
     /// <summary>The name of a row.</summary>
-    public static string ReadsOf(int threads, bool alone) => $"point read, {threads} thread{(threads == 1 ? "" : "s")}, {(alone ? "a snapshot each" : "one snapshot")}";
+    public static string ReadsOf(int threads, bool alone) =>
+        $"point read, {threads} thread{(threads == 1 ? "" : "s")}, {(alone ? "a snapshot each" : "one snapshot")}";
 
     /// <summary>Reads, each in a snapshot of its own and all in one, and scans.</summary>
     public static async Task ReadsAsync(EngineRun run)

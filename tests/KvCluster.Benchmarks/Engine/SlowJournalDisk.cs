@@ -3,8 +3,8 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Benchmarks.Engine;
 
 /// <summary>
-/// The local disk, whose durable writes, and so those of the journal, take longer by a fixed time and do not hinder each other: like a disk behind a network, or one that turns and
-/// has a queue. Any thread.
+/// The local disk, whose durable writes, and so those of the journal, take longer by a fixed time and do not hinder each other: like a disk behind a network,
+/// or one that turns and has a queue. Any thread.
 /// </summary>
 /// <param name="delay">By how much longer they take.</param>
 internal sealed class SlowJournalDisk(TimeSpan delay) : IFileSystem

@@ -37,7 +37,8 @@ internal static class WriteRows
     private const int SteadyTransactionKeys = 1_000;
     private const long SmallKeys = 100_000;
 
-    // Where a durable write takes a fifth of a millisecond, our engine makes at least as many puts per second, here and in Singles, so they take it the planned time at most.
+    // Where a durable write takes a fifth of a millisecond, our engine makes at least as many puts per second, here and in Singles, so they take it the planned
+    // time at most.
     private const double TransactionsRate = 200_000;
 
     // A measurement of so many times the planned time is stopped.
@@ -70,14 +71,15 @@ internal static class WriteRows
         using var stores = run.NewStores();
         await LoadAsync(stores, run.Plan.Keys);
         foreach (var (workload, callers) in ((string, int)[])[(TransactionsOfLarge, 1), (TransactionsOfMany, TransactionCallers)])
-            await run.AlternateAsync(workload, UnitsOf(run), stores, store => MeasureAsync(run, store, callers, TransactionKeys, run.Plan.Keys, TransactionsRate));
+            await run.AlternateAsync(
+                workload, UnitsOf(run), stores, store => MeasureAsync(run, store, callers, TransactionKeys, run.Plan.Keys, TransactionsRate));
         await run.AlternateAsync(SinglePuts, [PutsPerSecond, PutLatency.P999, PutLatency.P9999], stores, store =>
             PutLatency.MeasureAsync(store.Engine, new EngineData(run.NextSeed()), run.Plan.Keys, run.Plan.Time));
     }
 
     /// <summary>
-    /// Device bytes of the same puts when the engines have been at work for a while and go on for longer: journals are used again, and what is written later, such as our checkpoints,
-    /// is written as often as such puts cause it, and not only because a measurement ends.
+    /// Device bytes of the same puts when the engines have been at work for a while and go on for longer: journals are used again, and what is written later,
+    /// such as our checkpoints, is written as often as such puts cause it, and not only because a measurement ends.
     /// </summary>
     public static async Task SteadyAsync(EngineRun run)
     {
@@ -99,7 +101,9 @@ internal static class WriteRows
         Task MeasureAsync(string workload, EngineStores stores, int callers, int transactionKeys, long keys, double putsRate) =>
             run.AlternateAsync(Steady(workload), UnitsOf(run), stores, async store =>
             {
-                await CallAsync(store.Engine, SteadyCallers, SteadyTransactionKeys, keys, SteadyPuts / SteadyCallers, TimesMax * run.Plan.Time, _ => new EngineData(run.NextSeed()));
+                await CallAsync(
+                    store.Engine, SteadyCallers, SteadyTransactionKeys, keys, SteadyPuts / SteadyCallers, TimesMax * run.Plan.Time,
+                    _ => new EngineData(run.NextSeed()));
                 // Without a rest, in which an engine would give its journals back.
                 await store.Engine.SettleAsync();
                 return await WriteRows.MeasureAsync(run, store, callers, transactionKeys, keys, TimesMax * putsRate);
@@ -137,7 +141,8 @@ internal static class WriteRows
         {
             var data = dataOf(caller);
             return engine.Blocks
-                ? Task.Factory.StartNew(() => RepeatAsync(data).GetAwaiter().GetResult(), CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default)
+                ? Task.Factory.StartNew(
+                    () => RepeatAsync(data).GetAwaiter().GetResult(), CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default)
                 : Task.Run(() => RepeatAsync(data));
         }));
         return (counts.Sum(), counts.Sum() / Stopwatch.GetElapsedTime(started).TotalSeconds);
@@ -170,7 +175,8 @@ internal static class WriteRows
         }
     }
 
-    private static string[] UnitsOf(EngineRun run) => run.CountsDeviceBytes ? [PutsPerSecond, SettledPutsPerSecond, DeviceBytes] : [PutsPerSecond, SettledPutsPerSecond];
+    private static string[] UnitsOf(EngineRun run) =>
+        run.CountsDeviceBytes ? [PutsPerSecond, SettledPutsPerSecond, DeviceBytes] : [PutsPerSecond, SettledPutsPerSecond];
 
     private static async Task<double[]> MeasureAsync(EngineRun run, EngineStore store, int callers, int transactionKeys, long keys, double expected)
     {

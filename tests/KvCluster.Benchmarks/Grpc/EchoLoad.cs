@@ -64,7 +64,8 @@ internal sealed class EchoLoad : IDisposable
     {
         _self.Refresh();
         _server.Refresh();
-        return new Moment(Stopwatch.GetTimestamp(), counts.Sum(count => count.Calls), _self.TotalProcessorTime, _server.TotalProcessorTime, GC.GetTotalAllocatedBytes());
+        return new Moment(
+            Stopwatch.GetTimestamp(), counts.Sum(count => count.Calls), _self.TotalProcessorTime, _server.TotalProcessorTime, GC.GetTotalAllocatedBytes());
     }
 
     private readonly record struct Moment(long Timestamp, long Calls, TimeSpan ClientCpu, TimeSpan ServerCpu, long Allocated);

@@ -1,6 +1,8 @@
 namespace KvCluster.Benchmarks.Routing;
 
-/// <summary>Keys in the order in which they are routed, one after the other in memory, as a caller finds them in the messages that it has just received.</summary>
+/// <summary>
+/// Keys in the order in which they are routed, one after the other in memory, as a caller finds them in the messages that it has just received.
+/// </summary>
 internal sealed class RoutedKeys
 {
     private readonly byte[] _bytes;

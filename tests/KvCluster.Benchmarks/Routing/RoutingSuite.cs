@@ -41,8 +41,10 @@ internal static class RoutingSuite
             return Milliseconds(() => another.TryFold(whole, out _));
         }));
         // On tables of their own, because the routes of these end up newer than the map.
-        rows.Add(Row("learn a shard's new leader", "us", quick ? 3 : 9, () => OfChanges(whole, random, Changes, static (route, change) => [Newer(route, change)])));
-        rows.Add(Row("learn that a shard was split", "ms", quick ? 3 : 9, () => OfChanges(whole, random, 1, static (route, change) => Split(route, change)) / 1_000));
+        rows.Add(
+            Row("learn a shard's new leader", "us", quick ? 3 : 9, () => OfChanges(whole, random, Changes, static (route, change) => [Newer(route, change)])));
+        rows.Add(Row(
+            "learn that a shard was split", "ms", quick ? 3 : 9, () => OfChanges(whole, random, 1, static (route, change) => Split(route, change)) / 1_000));
 
         var shuffled = keys.ToArray();
         random.Shuffle(shuffled);
@@ -206,10 +208,12 @@ internal static class RoutingSuite
     // As many keys in each shard.
     private static V1.ShardMap MapOf(ReadOnlyMemory<byte>[] keys, int shards)
     {
-        var routes = Enumerable.Range(0, shards).Select(shard => new ShardRoute { Shard = (uint)shard + 1, Start = Bound(shard), End = Bound(shard + 1), Epoch = 1, Leader = 1 });
+        var routes = Enumerable.Range(0, shards)
+            .Select(shard => new ShardRoute { Shard = (uint)shard + 1, Start = Bound(shard), End = Bound(shard + 1), Epoch = 1, Leader = 1 });
         return new V1.ShardMap { Cluster = "benchmark", Complete = true, Shards = { routes } };
 
-        ByteString Bound(int shard) => shard == 0 || shard == shards ? ByteString.Empty : ByteString.CopyFrom(keys[(int)((long)shard * keys.Length / shards)].Span);
+        ByteString Bound(int shard) =>
+            shard == 0 || shard == shards ? ByteString.Empty : ByteString.CopyFrom(keys[(int)((long)shard * keys.Length / shards)].Span);
     }
 
     private static ReadOnlyMemory<byte>[] Sorted(ReadOnlyMemory<byte> lines)

@@ -33,7 +33,8 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
     [InlineData(false)]
     [InlineData(true)]
     [Trait("Turn", "5")]
-    public Task CallersWithShortDeadlines_LeaveTheConnectionOfARouterToTheOthers(bool nodesStandStill) => LeaveAsync("short", atTheRouter: true, nodesStandStill);
+    public Task CallersWithShortDeadlines_LeaveTheConnectionOfARouterToTheOthers(bool nodesStandStill) =>
+        LeaveAsync("short", atTheRouter: true, nodesStandStill);
 
     /// <summary>Scans, watches, loads and exchanges that are given up, by hundreds.</summary>
     [GreedyTheory]
@@ -145,7 +146,9 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
         }
     }
 
-    /// <summary>A node allows so many streams on a connection, and all watches and scans of a process were on one: the next scan waited without limit.</summary>
+    /// <summary>
+    /// A node allows so many streams on a connection, and all watches and scans of a process were on one: the next scan waited without limit.
+    /// </summary>
     [GreedyTheory]
     [InlineData(1_200)]
     [Trait("Turn", "5")]

@@ -32,7 +32,9 @@ public sealed class CoordinatorChangeTests
         var (leader, from, to) = await RolesAsync(cluster);
 
         using var replacing = ReplaceUntilTheAnswerIsLost(cluster, leader, from, to, record: "\"learner\"");
-        await Eventually.TrueAsync(async () => (await cluster.RecordAsync()).Replicas.Any(replica => replica is { Learner: true, Created: true }), "etcd has the learner, and its node has created its directory");
+        await Eventually.TrueAsync(
+            async () => (await cluster.RecordAsync()).Replicas.Any(replica => replica is { Learner: true, Created: true }),
+            "etcd has the learner, and its node has created its directory");
         cluster.Network.Cut(leader, Network.Etcd);
         await MustServeNewerGenerationAsync(cluster);
         await histories.MoreChangesAsync(3 * Some);
@@ -108,14 +110,17 @@ public sealed class CoordinatorChangeTests
             var generation = (await cluster.RecordAsync()).Generation;
             if ((await cluster.StatusOfAsync(leader))?.Replicas.SingleOrDefault() is not { Role: Role.Leader } led)
                 return false;
-            Assert.True(led.Route.Generation < generation, $"the leader, node {leader}, knows generation {led.Route.Generation}, and etcd has {generation}: the change was not hidden from it");
+            Assert.True(led.Route.Generation < generation, $"the leader, node {leader}, knows generation {led.Route.Generation}, and etcd has {generation}: "
+                + "the change was not hidden from it");
             using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
             await exchange.RequestStream.WriteAsync(new ExchangeRequest
             {
                 Calls =
                 {
-                    new Call { Id = 1, Method = Method.Put, Generation = generation, Request = new PutRequest { Key = ByteString.CopyFromUtf8("newer"), Value = ByteString.CopyFromUtf8("1") }.ToByteString() },
-                    new Call { Id = 2, Method = Method.Get, Generation = generation, Request = new GetRequest { Key = ByteString.CopyFromUtf8("newer") }.ToByteString() },
+                    new Call { Id = 1, Method = Method.Put, Generation = generation,
+                        Request = new PutRequest { Key = ByteString.CopyFromUtf8("newer"), Value = ByteString.CopyFromUtf8("1") }.ToByteString() },
+                    new Call { Id = 2, Method = Method.Get, Generation = generation, Request = new GetRequest { Key = ByteString.CopyFromUtf8("newer") }
+                        .ToByteString() },
                 },
             });
             await exchange.RequestStream.CompleteAsync();
@@ -123,7 +128,8 @@ public sealed class CoordinatorChangeTests
             await foreach (var response in exchange.ResponseStream.ReadAllAsync())
                 replies.AddRange(response.Replies);
             Assert.Equal(2, replies.Count);
-            var refused = replies.Where(static reply => reply.Code != 0).Select(static reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).Message).ToList();
+            var refused = replies.Where(static reply => reply.Code != 0)
+                .Select(static reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).Message).ToList();
             Assert.All(refused, static message => Assert.DoesNotContain("does not hold", message, StringComparison.Ordinal));
             return refused.Count == 0;
         }, "the leader serves callers of the newer generation");

@@ -88,7 +88,8 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         await cluster.Node(leader).KillAsync();
         var next = cluster.Nodes.Single(node => node.Node != watcher && node.Node != leader).Node;
         Assert.Equal(next, await cluster.LeaderAsync(except: leader));
-        var revision = (await cluster.Etcd.ControlAsync("get", "x", "-w", "fields")).Split('\n').Single(line => line.StartsWith("\"Revision\"", StringComparison.Ordinal)).Split(" : ")[1];
+        var revision = (await cluster.Etcd.ControlAsync("get", "x", "-w", "fields"))
+            .Split('\n').Single(line => line.StartsWith("\"Revision\"", StringComparison.Ordinal)).Split(" : ")[1];
         await cluster.Etcd.ControlAsync("compact", revision);
         await cluster.UntilSaidAsync(watcher, "being read again", since);
         cluster.Network.Heal();

@@ -7,7 +7,10 @@ using Xunit.Abstractions;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>F53: etcd's data is gone, and `kv admin coordinator recover` rebuilds the records from the nodes, under five client processes whose histories must be linearizable.</summary>
+/// <summary>
+/// F53: etcd's data is gone, and `kv admin coordinator recover` rebuilds the records from the nodes, under five client processes whose histories must be
+/// linearizable.
+/// </summary>
 [Trait("Turn", "3")]
 public sealed class CoordinatorLossTests(ITestOutputHelper printed)
 {
@@ -96,8 +99,8 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
     }
 
     /// <summary>
-    /// A node that has lost its disk as well is started before the recovery, and bootstrap-nodes still stands in its settings. It created a second cluster in the
-    /// empty etcd, as did kv-node init. The nodes with the data refused that one, and it had to be deleted by hand before anything could be rebuilt.
+    /// A node that has lost its disk as well is started before the recovery, and bootstrap-nodes still stands in its settings. It created a second cluster in
+    /// the empty etcd, as did kv-node init. The nodes with the data refused that one, and it had to be deleted by hand before anything could be rebuilt.
     /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F53_EtcdWipedAndANodeStartedWithAnEmptyDirectory_CreatesNoSecondClusterAndJoinsAfterTheRecovery()
@@ -179,8 +182,8 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
     }
 
     /// <summary>
-    /// etcd's data is gone again, before the node that was down has joined the first recovery. It comes back after the second one, or already takes part in that: in both cases nothing of
-    /// its replicas counts, and new ones are built.
+    /// etcd's data is gone again, before the node that was down has joined the first recovery. It comes back after the second one, or already takes part in
+    /// that: in both cases nothing of its replicas counts, and new ones are built.
     /// </summary>
     [ToolTheory("etcd", "etcdctl", "lincheck")]
     [InlineData(false)]
@@ -230,8 +233,8 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
     }
 
     /// <summary>
-    /// A new etcd has another address, which two nodes have got and the third has not when the records are to be rebuilt. While the third runs, the old etcd is not lost. Stopped and
-    /// left out, and started again with the old address, it followed the old etcd, which was back, and nobody was told.
+    /// A new etcd has another address, which two nodes have got and the third has not when the records are to be rebuilt. While the third runs, the old etcd is
+    /// not lost. Stopped and left out, and started again with the old address, it followed the old etcd, which was back, and nobody was told.
     /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F53_NewAddressOnTwoNodesOnly_OldEtcdIsNotFollowedAndTheThirdEndsInTheNewOne()
@@ -282,8 +285,9 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
     }
 
     /// <summary>
-    /// How long one command takes until every shard takes writes again, with a hundred shards whose nodes were all restarted after the loss: the slowest case, because
-    /// nobody leads. The time is printed and not judged: `dotnet test tests/KvCluster.ClusterTests -c Release --filter HundredShards --logger "console;verbosity=detailed"`.
+    /// How long one command takes until every shard takes writes again, with a hundred shards whose nodes were all restarted after the loss: the slowest case,
+    /// because nobody leads. The time is printed and not judged: `dotnet test tests/KvCluster.ClusterTests -c Release --filter HundredShards --logger
+    /// "console;verbosity=detailed"`.
     /// </summary>
     [ToolFact("etcd", "etcdctl")]
     public async Task F53_EtcdWipedWithAHundredShards_OneCommandMakesAllOfThemWritable()
@@ -307,7 +311,8 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         for (var shard = 0; shard < Shards; shard++)
             await client.PutAsync(KeyOf(shard), "written");
         var writable = Stopwatch.GetElapsedTime(began);
-        printed.WriteLine(string.Create(CultureInfo.InvariantCulture, $"coordinator wiped, 3 nodes restarted, {Shards} shards: the command took {commanded.TotalSeconds:F1} s, and all shards were writable after {writable.TotalSeconds:F1} s (to reach: 60 s)"));
+        printed.WriteLine(string.Create(CultureInfo.InvariantCulture, $"coordinator wiped, 3 nodes restarted, {Shards} shards: "
+            + $"the command took {commanded.TotalSeconds:F1} s, and all shards were writable after {writable.TotalSeconds:F1} s (to reach: 60 s)"));
         await cluster.UntilEqualAsync();
 
         static string KeyOf(int shard) => string.Create(CultureInfo.InvariantCulture, $"s{shard:D3}");
@@ -342,7 +347,8 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         {
             var record = await cluster.RecordAsync(etcd: etcd);
             return record.Removed.Count > 0 && record.Replicas.Count == 3
-                && record.Replicas.All(static replica => replica is { Learner: false, Absent: false, Created: true }) && record.Replicas.Any(replica => replica.Node == node);
+                && record.Replicas.All(static replica => replica is { Learner: false, Absent: false, Created: true })
+                && record.Replicas.Any(replica => replica.Node == node);
         },
         $"node {node} has a new replica");
 

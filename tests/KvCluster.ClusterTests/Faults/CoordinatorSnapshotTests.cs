@@ -8,8 +8,8 @@ using KvCluster.Processes;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>
-/// F11 and F41: etcd's data was saved, replicas have moved since, and the old data is restored. `kv admin coordinator recover` raises it to what the nodes know. Five client
-/// processes make calls meanwhile, and their histories must be linearizable.
+/// F11 and F41: etcd's data was saved, replicas have moved since, and the old data is restored. `kv admin coordinator recover` raises it to what the nodes
+/// know. Five client processes make calls meanwhile, and their histories must be linearizable.
 /// </summary>
 [Trait("Turn", "7")]
 public sealed class CoordinatorSnapshotTests
@@ -70,7 +70,8 @@ public sealed class CoordinatorSnapshotTests
         var told = long.Parse(await cluster.Etcd.ControlAsync("get", "--print-value-only", SnapshotKey), CultureInfo.InvariantCulture);
         Assert.InRange(told, before, DateTimeOffset.UtcNow.ToUnixTimeSeconds());
         foreach (var node in cluster.Nodes)
-            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(node.Node))?.CoordinatorSnapshotUnixUs == told * 1_000_000, $"node {node.Node} knows of the snapshot");
+            await Eventually.TrueAsync(
+                async () => (await cluster.StatusOfAsync(node.Node))?.CoordinatorSnapshotUnixUs == told * 1_000_000, $"node {node.Node} knows of the snapshot");
 
         await cluster.Etcd.ControlAsync("del", "--prefix", "/kvcluster/");
         var (exitCode, _, error) = await RunSnapshotAsync(cluster, folder);
@@ -85,7 +86,8 @@ public sealed class CoordinatorSnapshotTests
     {
         using var folder = new TemporaryDirectory();
         string[] arguments = ["coordinator-snapshot", "--coordinator", "etcd=http://127.0.0.1:1", "--snapshot-dir", Path.Combine(folder.Path, "snapshots")];
-        using var process = Process.Start(new ProcessStartInfo(NodeProcess.Program, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
+        using var process = Process.Start(
+            new ProcessStartInfo(NodeProcess.Program, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
         // By its second attempt it certainly handles signals.
         for (var failures = 0; failures < 2;)
         {
@@ -101,7 +103,8 @@ public sealed class CoordinatorSnapshotTests
     }
 
     // Saves etcd, moves a replica to the node that has none, transfers, restores what was saved, and recovers.
-    private static async Task RestoreOldAsync(FaultCluster cluster, Func<Task> save, Func<Task> restore, bool isRevisionRaised, [CallerMemberName] string test = "")
+    private static async Task RestoreOldAsync(
+        FaultCluster cluster, Func<Task> save, Func<Task> restore, bool isRevisionRaised, [CallerMemberName] string test = "")
     {
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
@@ -115,8 +118,9 @@ public sealed class CoordinatorSnapshotTests
         var leader = await cluster.LeaderAsync();
         var from = saved.Replicas.Select(static replica => (int)replica.Node).First(node => node != leader);
         await Eventually.TrueAsync(
-            async () => (await KvAsync("admin", "replace", "0", "--from", Text(from), "--to", Text(spare), "--endpoint", cluster.DirectEndpoints[0])).ExitCode == 0
-                || (await cluster.RecordAsync()).Replicas.Any(replica => replica.Node == spare && !replica.Learner),
+            async () =>
+                (await KvAsync("admin", "replace", "0", "--from", Text(from), "--to", Text(spare), "--endpoint", cluster.DirectEndpoints[0])).ExitCode == 0
+                    || (await cluster.RecordAsync()).Replicas.Any(replica => replica.Node == spare && !replica.Learner),
             "the replica moves");
         await cluster.TransferAsync();
         await histories.MoreChangesAsync(Some);
@@ -156,7 +160,8 @@ public sealed class CoordinatorSnapshotTests
         await cluster.UntilEqualAsync();
     }
 
-    private static async Task<PlaceResponse> PlaceAsync(FaultCluster cluster, PlaceRequest request) => await cluster.AdminOf(await cluster.LeaderAsync()).PlaceAsync(request);
+    private static async Task<PlaceResponse> PlaceAsync(FaultCluster cluster, PlaceRequest request) =>
+        await cluster.AdminOf(await cluster.LeaderAsync()).PlaceAsync(request);
 
     private static async Task SnapshotAsync(FaultCluster cluster, string folder)
     {
@@ -169,10 +174,13 @@ public sealed class CoordinatorSnapshotTests
         string[] security = cluster.Etcd.Certificates is { } certificates
             ? ["--coordinator-ca", certificates.AuthorityFile, "--coordinator-cert", certificates.ClientFile, "--coordinator-key", certificates.ClientKeyFile]
             : [];
-        return Tools.RunAsync(NodeProcess.Program, ["coordinator-snapshot", "--coordinator", "etcd=" + string.Join(',', cluster.Etcd.Endpoints), .. security, "--snapshot-dir", folder]);
+        return Tools.RunAsync(
+            NodeProcess.Program,
+            ["coordinator-snapshot", "--coordinator", "etcd=" + string.Join(',', cluster.Etcd.Endpoints), .. security, "--snapshot-dir", folder]);
     }
 
-    private static Task<(int ExitCode, string Output, string Error)> KvAsync(params string[] arguments) => Tools.RunAsync(Tools.Built("kv", "KvCluster.Cli"), arguments);
+    private static Task<(int ExitCode, string Output, string Error)> KvAsync(params string[] arguments) =>
+        Tools.RunAsync(Tools.Built("kv", "KvCluster.Cli"), arguments);
 
     private static string Text(int number) => number.ToString(CultureInfo.InvariantCulture);
 }

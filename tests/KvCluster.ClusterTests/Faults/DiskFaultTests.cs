@@ -195,7 +195,8 @@ public sealed class DiskFaultTests
         {
             await disk.SlowDownAsync(cluster.Node(Leader).Id, writesPerSecond: 5);
             await cluster.LeaderAsync(except: Leader);
-            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(Leader))?.Replicas.FirstOrDefault()?.Role == Role.Follower, "the node with the slow disk follows");
+            await Eventually.TrueAsync(
+                async () => (await cluster.StatusOfAsync(Leader))?.Replicas.FirstOrDefault()?.Role == Role.Follower, "the node with the slow disk follows");
             await histories.MoreChangesAsync(Some);
             await SmallDisk.SpeedUpAsync(cluster.Node(Leader).Id);
             if (cluster.Node(Leader).Log.Any(static line => line.Contains("its disk is slow", StringComparison.Ordinal)))
@@ -215,7 +216,8 @@ public sealed class DiskFaultTests
     {
         IReadOnlyList<double> full = [];
         await Eventually.TrueAsync(
-            async () => (full = await Scrape.ValuesAsync(admin, "kvcluster_node_replicas_impaired", "kvcluster_disk=\"full\"")).Count > 0, "the node shows its metrics");
+            async () => (full = await Scrape.ValuesAsync(admin, "kvcluster_node_replicas_impaired", "kvcluster_disk=\"full\"")).Count > 0,
+            "the node shows its metrics");
         return full.Sum() > 0;
     }
 

@@ -74,14 +74,16 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
             }
             // Behind a router that reads nothing more, a node was seen to grow by 656 MiB while the value was put, when each stream had a copy of it.
             long[] allowed = kind == "watch" ? [WatchFaultTests.NodeGrowthBytesMax, WatchFaultTests.RouterGrowthBytesMax] : [GrowthBytesMax, GrowthBytesMax];
-            Assert.All(before.Zip(most, static (first, last) => last - first).Zip(allowed), static grown => Assert.InRange(grown.First, long.MinValue, grown.Second));
+            Assert.All(
+                before.Zip(most, static (first, last) => last - first).Zip(allowed), static grown => Assert.InRange(grown.First, long.MinValue, grown.Second));
             if (kind == "exchange")
                 CheckExchange(await draining, count);
             if (kind == "intersect")
                 CheckIntersections(await draining, count);
         }
         await ServesAsync(others);
-        await Eventually.TrueAsync(() => cluster.Processes.Zip(cluster.FirstBytes).All(process => BytesOf(process.First) - process.Second < RestBytesMax), "memory is released");
+        await Eventually.TrueAsync(
+            () => cluster.Processes.Zip(cluster.FirstBytes).All(process => BytesOf(process.First) - process.Second < RestBytesMax), "memory is released");
     }
 
     // Every call is answered or refused as busy, and no message is larger than one reply.
@@ -156,7 +158,9 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
         {
             try
             {
-                await kv.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("big"), Value = UnsafeByteOperations.UnsafeWrap(big) }, deadline: DateTime.UtcNow + Eventually.Limit);
+                await kv.PutAsync(
+                    new PutRequest { Key = ByteString.CopyFromUtf8("big"), Value = UnsafeByteOperations.UnsafeWrap(big) },
+                    deadline: DateTime.UtcNow + Eventually.Limit);
                 return true;
             }
             catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable)

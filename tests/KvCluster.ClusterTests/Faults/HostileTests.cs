@@ -32,9 +32,12 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
             await SendRawAsync(port, [.. "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"u8, .. RandomBytes(1 << 20)]);
             using var channel = GrpcChannel.ForAddress(endpoint);
             var replication = new Internal.V1.Replication.ReplicationClient(channel.Calls());
-            Assert.Equal(StatusCode.InvalidArgument, await RefusalAsync(replication, new PeerMessage { Frames = { new Frame { Shard = 0, Epoch = ulong.MaxValue } } }));
-            Assert.Equal(StatusCode.FailedPrecondition, await RefusalAsync(replication, new PeerMessage { Hello = new PeerHello { ClusterId = "another", Node = 9, Incarnation = 1 } }));
-            Assert.Equal(StatusCode.ResourceExhausted, await RefusalAsync(replication, new PeerMessage { Hello = new PeerHello { ClusterId = new string('x', 40 << 20) } }));
+            Assert.Equal(
+                StatusCode.InvalidArgument, await RefusalAsync(replication, new PeerMessage { Frames = { new Frame { Shard = 0, Epoch = ulong.MaxValue } } }));
+            Assert.Equal(StatusCode.FailedPrecondition, await RefusalAsync(
+                replication, new PeerMessage { Hello = new PeerHello { ClusterId = "another", Node = 9, Incarnation = 1 } }));
+            Assert.Equal(StatusCode.ResourceExhausted, await RefusalAsync(
+                replication, new PeerMessage { Hello = new PeerHello { ClusterId = new string('x', 40 << 20) } }));
         }
 
         await histories.MoreChangesAsync(Some);
@@ -113,7 +116,10 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
     private static async Task LieAsync(GrpcChannel channel, ClusterRecord cluster, uint node, Func<int, Frame> frame)
     {
         using var call = new Internal.V1.Replication.ReplicationClient(channel.Calls()).Connect();
-        await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = cluster.ClusterId, Node = node, Levels = LevelsOf(cluster), Incarnation = 1, Lineage = cluster.Lineage } });
+        await call.RequestStream.WriteAsync(new PeerMessage
+        {
+            Hello = new PeerHello { ClusterId = cluster.ClusterId, Node = node, Levels = LevelsOf(cluster), Incarnation = 1, Lineage = cluster.Lineage }
+        });
         Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
         await call.RequestStream.WriteAsync(new PeerMessage { Frames = { Enumerable.Range(0, 1000).Select(frame) } });
         await call.RequestStream.CompleteAsync();

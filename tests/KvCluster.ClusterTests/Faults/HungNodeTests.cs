@@ -45,7 +45,8 @@ public sealed class HungNodeTests
 
             hung.Resume();
             ShellAnswer? ended = null;
-            await Eventually.TrueAsync(async () => (ended = await shell.RunAsync($"kv admin drain {hung.Node} --off")).ExitCode == 0, () => $"the drain ends: {ended}");
+            await Eventually.TrueAsync(
+                async () => (ended = await shell.RunAsync($"kv admin drain {hung.Node} --off")).ExitCode == 0, () => $"the drain ends: {ended}");
             await cluster.UntilEqualAsync();
         }
     }

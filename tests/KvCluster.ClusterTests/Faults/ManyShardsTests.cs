@@ -24,7 +24,8 @@ public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<Ma
             // A follower of shard 0. The shards that it leads wait for etcd, the others continue.
             var minority = cluster.Nodes.First(node => node.Node != leader);
             await minority.KillAsync();
-            put = cluster.KvOf(leader).PutAsync(new V1.PutRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("a"), Value = Google.Protobuf.ByteString.Empty }).ResponseAsync;
+            put = cluster.KvOf(leader)
+                .PutAsync(new V1.PutRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("a"), Value = Google.Protobuf.ByteString.Empty }).ResponseAsync;
             await ((Task)put).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);
             cluster.Etcd.Start(0);

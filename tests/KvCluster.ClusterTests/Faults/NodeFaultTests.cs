@@ -43,7 +43,8 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
             await histories.MoreChangesAsync(Some);
             cluster.Node(leader).Resume();
             // It follows, or leads again because it is the preferred node, but not under the epoch in which it was stopped.
-            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(leader))?.Replicas.FirstOrDefault()?.Epoch > epoch, "the old leader knows of its successor");
+            await Eventually.TrueAsync(
+                async () => (await cluster.StatusOfAsync(leader))?.Replicas.FirstOrDefault()?.Epoch > epoch, "the old leader knows of its successor");
         }
 
         await histories.MoreChangesAsync(Some);
@@ -228,5 +229,6 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
             cluster.Network.Cut(FaultCluster.Router, node.Node);
     }
 
-    private static Task[] PutMany(KvClient client, string value) => [.. Enumerable.Range(0, 200).Select(number => client.PutAsync($"routed/{number}", value).AsTask())];
+    private static Task[] PutMany(KvClient client, string value) =>
+        [.. Enumerable.Range(0, 200).Select(number => client.PutAsync($"routed/{number}", value).AsTask())];
 }

@@ -13,7 +13,9 @@ public sealed class OperatorTests
     private const int Some = 100;
     private const int Nodes = 4;
 
-    /// <summary>Four nodes and three replicas of each shard. The controller balances them, then a replica is replaced by one on the node that has none.</summary>
+    /// <summary>
+    /// Four nodes and three replicas of each shard. The controller balances them, then a replica is replaced by one on the node that has none.
+    /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F25_TransferReplaceAndDrain_UnderLoad_LoseNothing()
     {
@@ -40,18 +42,22 @@ public sealed class OperatorTests
         await histories.MoreChangesAsync(Some);
 
         var drained = await cluster.LeaderAsync();
-        await Eventually.TrueAsync(async () => (await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = true })).Kept.Count == 0, "the node transferred all leaderships");
+        await Eventually.TrueAsync(
+            async () => (await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = true })).Kept.Count == 0,
+            "the node transferred all leaderships");
         await histories.MoreChangesAsync(Some);
         // If an election brings it a leadership meanwhile, it transfers that as well.
-        await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(drained))?.Replicas.All(static replica => replica.Role == Role.Follower) == true, "the node that drains leads nothing");
+        await Eventually.TrueAsync(
+            async () => (await cluster.StatusOfAsync(drained))?.Replicas.All(static replica => replica.Role == Role.Follower) == true,
+            "the node that drains leads nothing");
         await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = false });
         await histories.CheckAsync();
         await cluster.UntilEqualAsync();
     }
 
     /// <summary>
-    /// Three nodes become six while clients write: oxia #845, where shards had no leader for long. Every node gets its share of the replicas, then the founders die one
-    /// after the other, and what was acknowledged is there.
+    /// Three nodes become six while clients write: oxia #845, where shards had no leader for long. Every node gets its share of the replicas, then the founders
+    /// die one after the other, and what was acknowledged is there.
     /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F25_NodesFromThreeToSix_UnderLoad_ShareTheReplicasAndLoseNothing()
@@ -81,7 +87,8 @@ public sealed class OperatorTests
         await histories.CheckAsync();
     }
 
-    private static async Task<IReadOnlyList<int>> MembersAsync(FaultCluster cluster) => [.. (await cluster.RecordAsync()).Replicas.Select(static replica => (int)replica.Node)];
+    private static async Task<IReadOnlyList<int>> MembersAsync(FaultCluster cluster) =>
+        [.. (await cluster.RecordAsync()).Replicas.Select(static replica => (int)replica.Node)];
 
     // As an operator does: asks the leader, and asks the next one if the leader has changed.
     private static async Task UntilReplacedAsync(FaultCluster cluster, int from, int to)
@@ -93,7 +100,8 @@ public sealed class OperatorTests
                 // If only the answer was lost, the replacement is already done.
                 if (!(await MembersAsync(cluster)).Contains(from))
                     return true;
-                await cluster.AdminOf(await cluster.LeaderAsync()).ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = (uint)from, ToNode = (uint)to });
+                await cluster.AdminOf(await cluster.LeaderAsync())
+                    .ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = (uint)from, ToNode = (uint)to });
                 return true;
             }
             catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)

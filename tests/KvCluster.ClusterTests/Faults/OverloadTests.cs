@@ -64,7 +64,8 @@ public sealed class OverloadTests(SharedCluster shared) : IClassFixture<SharedCl
             Assert.All(answers, static answer => Assert.Null(answer.Other));
             // Nobody waits any more, so there are places. A call that is never repeated is served.
             if (answers.Any(static answer => answer.Busy > 0))
-                await new Kv.KvClient(channels[0].Calls()).PutAsync(new V1.PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("the flood") });
+                await new Kv.KvClient(channels[0].Calls())
+                    .PutAsync(new V1.PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("the flood") });
             return answers.Any(static answer => answer.Busy > 0) ? answers.Sum(static answer => answer.Applied) : 0;
         }
         finally
@@ -81,7 +82,8 @@ public sealed class OverloadTests(SharedCluster shared) : IClassFixture<SharedCl
         var sending = Task.Run(async () =>
         {
             for (var first = 0; first < CallsOfAStream; first += CallsOfAMessage)
-                await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(first, CallsOfAMessage).Select(number => PutOf(prefix, number)) } });
+                await exchange.RequestStream.WriteAsync(
+                    new ExchangeRequest { Calls = { Enumerable.Range(first, CallsOfAMessage).Select(number => PutOf(prefix, number)) } });
             await exchange.RequestStream.CompleteAsync();
         });
         var (applied, busy, other) = (0, 0, (string?)null);
@@ -115,6 +117,7 @@ public sealed class OverloadTests(SharedCluster shared) : IClassFixture<SharedCl
     private static bool IsBusy(Reply reply)
     {
         var details = Google.Rpc.Status.Parser.ParseFrom(reply.Status).Details;
-        return details.Any(static detail => detail.TryUnpack<ErrorInfo>(out var info) && info.Reason == "BUSY") && details.Any(static detail => detail.TryUnpack<RetryInfo>(out var retry) && retry.RetryDelay is not null);
+        return details.Any(static detail => detail.TryUnpack<ErrorInfo>(out var info) && info.Reason == "BUSY")
+            && details.Any(static detail => detail.TryUnpack<RetryInfo>(out var retry) && retry.RetryDelay is not null);
     }
 }

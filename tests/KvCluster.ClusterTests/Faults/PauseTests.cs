@@ -47,7 +47,8 @@ public sealed class PauseTests
         }
         var scans = Enumerable.Range(0, Readers).Select(_ => ScanSlowlyAsync(address, byARouter)).ToArray();
         var plain = Enumerable.Range(0, Readers).Select(_ => ScanPlainlyAsync(address)).ToArray();
-        Assert.All(await Task.WhenAll(scans), static keys => Assert.Equal(Enumerable.Range(0, BigValues).Select(static number => Encoding.UTF8.GetString(Key(number))), keys));
+        Assert.All(await Task.WhenAll(scans), static keys => Assert.Equal(
+            Enumerable.Range(0, BigValues).Select(static number => Encoding.UTF8.GetString(Key(number))), keys));
         // Otherwise the test would show nothing.
         Assert.Contains(StatusCode.ResourceExhausted, await Task.WhenAll(plain));
     }
@@ -86,7 +87,8 @@ public sealed class PauseTests
         await using var cluster = await FaultCluster.StartAsync(nodes: 3);
         var address = byARouter ? cluster.StartRouter() : cluster.DirectEndpoints[0];
         await LoadAsync(address, byARouter);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = byARouter ? [address] : cluster.DirectEndpoints, Gateway = byARouter, Timeout = Eventually.Limit });
+        await using var client = new KvClient(
+            new KvClientOptions { Endpoints = byARouter ? [address] : cluster.DirectEndpoints, Gateway = byARouter, Timeout = Eventually.Limit });
         await using var load = client.BulkLoad(giveUpAfter: Eventually.Limit);
         var leader = await cluster.LeaderAsync();
         var (seen, added) = (0, 0);
@@ -260,7 +262,8 @@ public sealed class PauseTests
         Signals.Resume(cluster.RouterIds[0]);
         await using var later = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true, Timeout = Eventually.Limit });
         var rest = await later.ScanAsync(new KvScan { Prefix = "big/"u8.ToArray(), Start = Encoding.UTF8.GetBytes(last + '\0') }).ToListAsync();
-        Assert.Equal(Enumerable.Range(0, BigValues).Select(Key).SkipWhile(key => Encoding.UTF8.GetString(key) != last).Skip(1), rest.Select(static entry => entry.Key.ToArray()));
+        Assert.Equal(Enumerable.Range(0, BigValues).Select(Key).SkipWhile(key => Encoding.UTF8.GetString(key) != last).Skip(1), rest.Select(
+            static entry => entry.Key.ToArray()));
     }
 
     /// <summary>Calls of the load end without an answer meanwhile, and are made again under their identities. Each read has parts in two shards.</summary>
@@ -397,7 +400,8 @@ public sealed class PauseTests
         await using var cluster = await FaultCluster.StartAsync(nodes: 1);
         var address = byARouter ? cluster.StartRouter() : cluster.DirectEndpoints[0];
         await LoadAsync(address, byARouter);
-        using var kv = Process.Start(new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), ["scan", "small/", "--endpoint", address, .. byARouter ? (string[])["--gateway"] : []])
+        using var kv = Process.Start(new ProcessStartInfo(
+            Tools.Built("kv", "KvCluster.Cli"), ["scan", "small/", "--endpoint", address, .. byARouter ? (string[])["--gateway"] : []])
         {
             RedirectStandardOutput = true,
             RedirectStandardError = true,
@@ -420,7 +424,8 @@ public sealed class PauseTests
     {
         await using var cluster = await FaultCluster.StartAsync(nodes: 1);
         var address = byARouter ? cluster.StartRouter() : cluster.DirectEndpoints[0];
-        using var kv = Process.Start(new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), ["load", "-", "--endpoint", address, .. byARouter ? (string[])["--gateway"] : []])
+        using var kv = Process.Start(new ProcessStartInfo(
+            Tools.Built("kv", "KvCluster.Cli"), ["load", "-", "--endpoint", address, .. byARouter ? (string[])["--gateway"] : []])
         {
             RedirectStandardInput = true,
             RedirectStandardOutput = true,
@@ -452,8 +457,10 @@ public sealed class PauseTests
         var address = byARouter ? cluster.StartRouter() : cluster.DirectEndpoints[0];
         await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = byARouter, Timeout = Eventually.Limit });
         await client.PutAsync(Watched(0), default);
-        string[] arguments = ["watch", "watched/", "--initial", "--count", (changes + 1).ToString(CultureInfo.InvariantCulture), "--endpoint", address, .. byARouter ? (string[])["--gateway"] : []];
-        using var kv = Process.Start(new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
+        string[] arguments = ["watch", "watched/", "--initial", "--count", (changes + 1)
+            .ToString(CultureInfo.InvariantCulture), "--endpoint", address, .. byARouter ? (string[])["--gateway"] : []];
+        using var kv = Process.Start(
+            new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
         var value = new byte[100 << 10];
         value.AsSpan().Fill((byte)'v');
         var seen = 0;

@@ -23,7 +23,8 @@ public sealed class ReadErrorTests
     private const string DataFile = "shards/0/state-00000001/data";
 
     // Only pages of the trees, so that the replica can be opened.
-    private static readonly string BadSectors = $"read-error {BadDisk.InRules(DataFile)} {(1 << 20).ToString(CultureInfo.InvariantCulture)} {(1 << 20).ToString(CultureInfo.InvariantCulture)}";
+    private static readonly string BadSectors =
+        $"read-error {BadDisk.InRules(DataFile)} {(1 << 20).ToString(CultureInfo.InvariantCulture)} {(1 << 20).ToString(CultureInfo.InvariantCulture)}";
 
     [BadDiskFact]
     public async Task F46_BadPageNeverTouched_IsRepairedFromAPeerAndTheProcessLives()
@@ -86,7 +87,8 @@ public sealed class ReadErrorTests
         await cluster.CheckpointAsync();
     }
 
-    private static byte[] Key(string kind, int number) => System.Text.Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"{kind}/{number:00000}"));
+    private static byte[] Key(string kind, int number) =>
+        System.Text.Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"{kind}/{number:00000}"));
 
     private static async Task ScanAsync(FaultCluster cluster)
     {
@@ -105,12 +107,14 @@ public sealed class ReadErrorTests
     }
 
     private static Task UntilReplacedAsync(FaultCluster cluster, ulong before) => Eventually.TrueAsync(async () =>
-        (await cluster.StatusOfAsync(Node))?.Replicas.FirstOrDefault() is { Role: Role.Follower or Role.Leader } replica && replica.Replica != before, $"the damaged replica {before} is replaced");
+        (await cluster.StatusOfAsync(Node))?.Replicas.FirstOrDefault() is { Role: Role.Follower or Role.Leader } replica && replica.Replica != before,
+        $"the damaged replica {before} is replaced");
 
     private static async Task<ulong> ReplicaAsync(FaultCluster cluster)
     {
         ulong id = 0;
-        await Eventually.TrueAsync(async () => (id = (await cluster.StatusOfAsync(Node))?.Replicas.FirstOrDefault()?.Replica ?? 0) != 0, "the replica's status");
+        await Eventually.TrueAsync(
+            async () => (id = (await cluster.StatusOfAsync(Node))?.Replicas.FirstOrDefault()?.Replica ?? 0) != 0, "the replica's status");
         return id;
     }
 }

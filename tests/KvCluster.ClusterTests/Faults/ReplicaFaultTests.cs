@@ -73,12 +73,14 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     /// <summary>Every page of the trees is damaged and the meta pages are sound. The first page read reveals it.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     [Trait("Turn", "6")]
-    public Task F16_FlippedBitsInTheTree_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: MetaBytes));
+    public Task F16_FlippedBitsInTheTree_AreFoundAndRepairedFromAPeer() =>
+        DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: MetaBytes));
 
     /// <summary>Neither meta page leads to the trees any more.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     [Trait("Turn", "6")]
-    public Task F16_FlippedBitsInBothMetaPages_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: 0, end: MetaBytes));
+    public Task F16_FlippedBitsInBothMetaPages_AreFoundAndRepairedFromAPeer() =>
+        DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: 0, end: MetaBytes));
 
     /// <summary>Each page of the trees is sound but in the place of another one, as after misplaced writes.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
@@ -113,7 +115,8 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         await cluster.TransferAsync();
         await histories.MoreChangesAsync(Some);
         await shared.EndAsync();
-        Assert.Contains(cluster.Node(Follower).Log.Skip(since), static line => line.Contains("Opening '", StringComparison.Ordinal) && !line.Contains(": sound:", StringComparison.Ordinal));
+        Assert.Contains(cluster.Node(Follower).Log.Skip(since), static line => line.Contains("Opening '", StringComparison.Ordinal)
+            && !line.Contains(": sound:", StringComparison.Ordinal));
     }
 
     // A node dies, and its files have changed when it restarts.
@@ -148,14 +151,17 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     private static async Task<KvCluster.Etag> AcknowledgedAsync(FaultCluster cluster, ulong replica)
     {
         var statuses = await Task.WhenAll(cluster.Nodes.Where(static node => node.IsRunning).Select(node => cluster.StatusOfAsync(node.Node, detailOf: 0)));
-        return statuses.SelectMany(static status => status?.Replicas ?? []).SelectMany(static own => own.Detail?.Followers ?? []).Where(follower => follower.Replica == replica)
+        return statuses.SelectMany(static status => status?.Replicas ?? []).SelectMany(static own => own.Detail?.Followers ?? []).Where(
+            follower => follower.Replica == replica)
             .Select(static follower => new KvCluster.Etag(follower.Acknowledged?.Epoch ?? 0, follower.Acknowledged?.Change ?? 0)).DefaultIfEmpty().Max();
     }
 
     // Has the effect of the end of its lease, which takes up to ten seconds and for which a node without its newest data waits.
-    private static Task UnregisterAsync(FaultCluster cluster, int node) => cluster.Etcd.ControlAsync("del", string.Create(CultureInfo.InvariantCulture, $"/kvcluster/local/nodes/{node}"));
+    private static Task UnregisterAsync(FaultCluster cluster, int node) =>
+        cluster.Etcd.ControlAsync("del", string.Create(CultureInfo.InvariantCulture, $"/kvcluster/local/nodes/{node}"));
 
-    private static string State(FaultCluster cluster, int node) => Directory.GetDirectories(Path.Combine(cluster.Node(node).Data, "shards", "0"), "state-*").Max()!;
+    private static string State(FaultCluster cluster, int node) =>
+        Directory.GetDirectories(Path.Combine(cluster.Node(node).Data, "shards", "0"), "state-*").Max()!;
 
     private static string DataOf(string state) => Directory.GetFiles(state, "data").Single();
 

@@ -8,8 +8,8 @@ using KvCluster.Processes;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>
-/// The commands of the runbook's entries, as they stand there, on clusters that are broken in that way. Each test names its entries by the trait Runbook and ends with a
-/// healthy cluster.
+/// The commands of the runbook's entries, as they stand there, on clusters that are broken in that way. Each test names its entries by the trait Runbook and
+/// ends with a healthy cluster.
 /// </summary>
 public sealed class RunbookTests
 {
@@ -148,7 +148,8 @@ public sealed class RunbookTests
         before = await ReplicaAsync(cluster);
         await cluster.AdminOf(Troubled).QuarantineAsync(new QuarantineRequest { Node = Troubled, Shard = 0, Reason = "a test" });
         await Eventually.TrueAsync(
-            async () => await ReplicaAsync(cluster) is var now && now != before && now != 0 && Directory.Exists(aside), "the replica is rebuilt again, and the old one set aside");
+            async () => await ReplicaAsync(cluster) is var now && now != before && now != 0 && Directory.Exists(aside),
+            "the replica is rebuilt again, and the old one set aside");
         await UntilHealthyAsync(cluster, shell);
         Assert.Contains("Deleted ", Assert.Single(await runbook.UntilDoneAsync("KvClusterReplicaSetAside", block: 2)).Output, StringComparison.Ordinal);
         Assert.False(Directory.Exists(aside));
@@ -171,7 +172,8 @@ public sealed class RunbookTests
         Assert.NotEqual(0, answers[1].ExitCode);
         cluster.Etcd.Start(0);
         await Eventually.TrueAsync(
-            async () => (answers = await runbook.RunAsync("KvClusterCoordinatorUnreachable"))[1].ExitCode == 0 && !answers[0].Output.Contains("coordinator: does not answer", StringComparison.Ordinal),
+            async () => (answers = await runbook.RunAsync("KvClusterCoordinatorUnreachable"))[1].ExitCode == 0
+                && !answers[0].Output.Contains("coordinator: does not answer", StringComparison.Ordinal),
             () => $"etcd answers again: {string.Join("; ", answers)}");
         // An election needs it.
         await cluster.TransferAsync();
@@ -217,14 +219,16 @@ public sealed class RunbookTests
         var old = DateTimeOffset.UtcNow.AddDays(-2).ToUnixTimeSeconds();
         await cluster.Etcd.ControlAsync("put", "/kvcluster/local/snapshot", old.ToString(CultureInfo.InvariantCulture));
         foreach (var node in cluster.Nodes)
-            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(node.Node))?.CoordinatorSnapshotUnixUs == old * 1_000_000, $"node {node.Node} knows of the old snapshot");
+            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(node.Node))?.CoordinatorSnapshotUnixUs == old * 1_000_000, $"node {node.Node} "
+                + "knows of the old snapshot");
 
         var answers = await runbook.RunAsync("KvClusterCoordinatorSnapshotOld");
         Assert.All(answers, static answer => Assert.True(answer.ExitCode == 0, answer.ToString()));
         Assert.Equal(old.ToString(CultureInfo.InvariantCulture), answers[0].Output.Trim());
         Assert.Single(Directory.GetFiles(Path.Combine(cluster.Folder, "snapshots")));
         foreach (var node in cluster.Nodes)
-            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(node.Node))?.CoordinatorSnapshotUnixUs > old * 1_000_000, $"node {node.Node} knows of the new snapshot");
+            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(node.Node))?.CoordinatorSnapshotUnixUs > old * 1_000_000, $"node {node.Node} "
+                + "knows of the new snapshot");
         await UntilHealthyAsync(cluster, shell);
         runbook.AssertAllExecuted("KvClusterCoordinatorSnapshotOld");
     }
@@ -298,7 +302,8 @@ public sealed class RunbookTests
         for (var restarts = 0; restarts <= Restarts; restarts++)
         {
             // Prometheus sees each start, as the alert needs it.
-            await Eventually.TrueAsync(async () => await Scrape.ValuesAsync(settings.Admin, "kvcluster_node_starts_total") is [var starts] && starts > counted, "a start is counted");
+            await Eventually.TrueAsync(
+                async () => await Scrape.ValuesAsync(settings.Admin, "kvcluster_node_starts_total") is [var starts] && starts > counted, "a start is counted");
             counted++;
             await node.KillAsync();
             if (restarts < Restarts)
@@ -411,7 +416,8 @@ public sealed class RunbookTests
         await runbook.UntilDoneAsync(Fills, block: 1);
         Assert.DoesNotContain((await cluster.RecordAsync()).Replicas, static replica => replica.Node == Troubled);
         var retired = Path.Combine(disk.Data, "retired");
-        await Eventually.TrueAsync(() => !Directory.Exists(retired) || !Directory.EnumerateFileSystemEntries(retired).Any(), "what was moved away is deleted, because there is little room");
+        await Eventually.TrueAsync(() => !Directory.Exists(retired) || !Directory.EnumerateFileSystemEntries(retired).Any(), "what was moved away is deleted, "
+            + "because there is little room");
         disk.Empty();
         await UntilHealthyAsync(cluster, shell);
         runbook.AssertAllExecuted(Fills);
@@ -444,8 +450,10 @@ public sealed class RunbookTests
         await UntilNoProblemAsync(shell);
 
         issuer.Issue(own, Troubled, TimeSpan.FromDays(2));
-        await Eventually.TrueAsync(async () => await Scrape.ValuesAsync(admin, Metric) is [< WeekSeconds], "the certificate is used, and the alert's condition holds");
-        await runbook.UntilAsync(Expires, static told => told is [{ ExitCode: ProblemsFound }, { ExitCode: 0 }] && Expiry(told[0])?.Contains("tls.crt expires in ", StringComparison.Ordinal) == true);
+        await Eventually.TrueAsync(
+            async () => await Scrape.ValuesAsync(admin, Metric) is [< WeekSeconds], "the certificate is used, and the alert's condition holds");
+        await runbook.UntilAsync(Expires, static told => told is [{ ExitCode: ProblemsFound }, { ExitCode: 0 }]
+            && Expiry(told[0])?.Contains("tls.crt expires in ", StringComparison.Ordinal) == true);
 
         issuer.Issue(next, Troubled, TimeSpan.FromDays(90));
         var written = await runbook.RunAsync(Expires, block: 1);
@@ -456,10 +464,13 @@ public sealed class RunbookTests
         await UntilNoProblemAsync(shell);
         runbook.AssertAllExecuted(Expires);
 
-        static string? Expiry(ShellAnswer doctor) => doctor.Output.Split('\n').FirstOrDefault(static line => line.Contains("certificate of node 3: ", StringComparison.Ordinal));
+        static string? Expiry(ShellAnswer doctor) =>
+            doctor.Output.Split('\n').FirstOrDefault(static line => line.Contains("certificate of node 3: ", StringComparison.Ordinal));
     }
 
-    /// <summary>One node runs another version, and goes back. Its program differs from the others' in what it says of its version and in nothing else.</summary>
+    /// <summary>
+    /// One node runs another version, and goes back. Its program differs from the others' in what it says of its version and in nothing else.
+    /// </summary>
     [ToolFact("etcd", "etcdctl", "bash")]
     [Trait(Entry, "KvClusterVersionsDiffer")]
     [Trait("Turn", "5")]
@@ -477,14 +488,16 @@ public sealed class RunbookTests
         var runbook = new Runbook(shell);
         Assert.Single(await Scrape.ValuesAsync(settings.Admin, "kvcluster_node_info", $"kvcluster_version=\"{other.Version}\""));
         // Disks and processors of this machine are not judged.
-        await runbook.UntilAsync(Differ, told => told is [{ ExitCode: 0 or ProblemsFound, Output: var said }] && said.Contains($"{other.Version}: node 3", StringComparison.Ordinal));
+        await runbook.UntilAsync(Differ, told => told is [{ ExitCode: 0 or ProblemsFound, Output: var said }]
+            && said.Contains($"{other.Version}: node 3", StringComparison.Ordinal));
 
         await runbook.UntilDoneAsync(Differ, block: 1);
         Assert.Equal(0, await node.StopAsync());
         node.Executable = NodeProcess.Program;
         node.Start();
         await runbook.UntilAsync(
-            Differ, static told => told is [{ ExitCode: 0 }, { ExitCode: 0 or ProblemsFound, Output: var said }] && said.Contains("versions: all nodes run ", StringComparison.Ordinal), block: 2);
+            Differ, static told => told is [{ ExitCode: 0 }, { ExitCode: 0 or ProblemsFound, Output: var said }]
+                && said.Contains("versions: all nodes run ", StringComparison.Ordinal), block: 2);
         await UntilHealthyAsync(cluster, shell);
         runbook.AssertAllExecuted(Differ);
     }
@@ -518,9 +531,11 @@ public sealed class RunbookTests
                 if (said.ExitCode is not (0 or ProblemsFound))
                     return false;
                 using var document = JsonDocument.Parse(said.Output);
-                return !document.RootElement.GetProperty("findings").EnumerateArray().Any(static finding => finding.GetProperty("severity").GetString() == "problem"
-                    && finding.GetProperty("subject").GetString() is { } subject
-                    && (subject.StartsWith("node ", StringComparison.Ordinal) || subject.StartsWith("shard", StringComparison.Ordinal) || subject == "coordinator"));
+                return !document.RootElement.GetProperty("findings").EnumerateArray().Any(
+                    static finding => finding.GetProperty("severity").GetString() == "problem"
+                        && finding.GetProperty("subject").GetString() is { } subject
+                        && (subject.StartsWith("node ", StringComparison.Ordinal)
+                            || subject.StartsWith("shard", StringComparison.Ordinal) || subject == "coordinator"));
             },
             () => $"doctor finds no problem of nodes and shards: {said}");
     }

@@ -8,7 +8,9 @@ using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>F43 with real processes: strangers with a plain gRPC client, at a node and through a router, want another client's session or all sessions.</summary>
+/// <summary>
+/// F43 with real processes: strangers with a plain gRPC client, at a node and through a router, want another client's session or all sessions.
+/// </summary>
 [Trait("Turn", "3")]
 public sealed class SessionFaultTests
 {
@@ -30,9 +32,11 @@ public sealed class SessionFaultTests
         for (var sequence = 1ul; sequence <= Changes; sequence++)
         {
             // First the stranger, who knows everything that the victim's session shows to others: shard, sequence, the etag of its opening.
-            foreach (var guess in (byte[][])[RandomNumberGenerator.GetBytes(16), EtagBytes(opened.Position.Etag), (await UntilOpenAsync(stranger)).Session.ToByteArray()])
+            foreach (var guess in (byte[][])[RandomNumberGenerator.GetBytes(16), EtagBytes(opened.Position.Etag), (await UntilOpenAsync(stranger)).Session
+                .ToByteArray()])
             {
-                var foreign = new PutRequest { Key = Bytes("stolen"), Value = Bytes("stranger"), RequestId = IdOf(opened, sequence, ByteString.CopyFrom(guess)) };
+                var foreign =
+                    new PutRequest { Key = Bytes("stolen"), Value = Bytes("stranger"), RequestId = IdOf(opened, sequence, ByteString.CopyFrom(guess)) };
                 if (await ReasonAsync(stranger, foreign) is { } reason)
                     Assert.Equal("SESSION_EXPIRED", reason);
             }
@@ -45,7 +49,8 @@ public sealed class SessionFaultTests
         }
 
         // A different change under a used sequence is not a repetition.
-        Assert.Equal("SEQUENCE_REUSED", await ReasonAsync(victim, new PutRequest { Key = Bytes("own-1"), Value = Bytes("another"), RequestId = IdOf(opened, Changes, opened.Session) }));
+        Assert.Equal("SEQUENCE_REUSED", await ReasonAsync(
+            victim, new PutRequest { Key = Bytes("own-1"), Value = Bytes("another"), RequestId = IdOf(opened, Changes, opened.Session) }));
         Assert.Equal(Bytes("victim"), (await UntilAnsweredAsync(() => victim.GetAsync(new GetRequest { Key = Bytes("own-1") }, deadline: Soon))).Value);
     }
 
@@ -77,7 +82,8 @@ public sealed class SessionFaultTests
         for (var count = 0; count < 20; count++)
         {
             var opened = await UntilOpenAsync(modest);
-            await UntilAnsweredAsync(() => modest.PutAsync(new PutRequest { Key = Bytes($"modest-{count}"), RequestId = IdOf(opened, 1, opened.Session) }, deadline: Soon));
+            await UntilAnsweredAsync(
+                () => modest.PutAsync(new PutRequest { Key = Bytes($"modest-{count}"), RequestId = IdOf(opened, 1, opened.Session) }, deadline: Soon));
         }
     }
 

@@ -34,7 +34,8 @@ public sealed class SlowReadTests
             // So long that the pool, which adds one or two threads a second, has not enough for all Gets when the first of them ends.
             disk.Rule($"read-delay {BadDisk.InRules(DataFile)} 10000");
             // Values that were not read before.
-            var gets = Enumerable.Range(0, Gets).Select(number => kv.GetAsync(new GetRequest { Key = Key((number * RoundsMax) + round), Read = stale }).ResponseAsync).ToList();
+            var gets = Enumerable.Range(0, Gets)
+                .Select(number => kv.GetAsync(new GetRequest { Key = Key((number * RoundsMax) + round), Read = stale }).ResponseAsync).ToList();
             // Over the same connection, so behind the Gets.
             await Eventually.TrueAsync(async () => await cluster.StatusOfAsync(Node) is not null, "the node answers");
             var before = gets.Count(static get => get.IsCompleted);

@@ -63,8 +63,8 @@ public sealed class SnapshotFaultTests
     }
 
     /// <summary>
-    /// The damaged replica was kept in the way of the one that was to replace it. The snapshot was refused for ever, in one line of level info, and with the next
-    /// failure the shard had no leader.
+    /// The damaged replica was kept in the way of the one that was to replace it. The snapshot was refused for ever, in one line of level info, and with the
+    /// next failure the shard had no leader.
     /// </summary>
     [SmallDiskFact]
     public async Task F54_RebuildWithoutRoomForTwoCopies_TheDamagedCopyGivesWay()
@@ -100,7 +100,8 @@ public sealed class SnapshotFaultTests
         cluster.Node(Follower).Start();
         await cluster.UntilSaidAsync(Follower, "cannot be rebuilt", since);
         await cluster.UntilSaidAsync(Follower, "its newest record cannot be determined", since);
-        await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(Follower))?.Replicas is [{ LacksSpace.Length: > 0 }], "kv status names the space that is lacking");
+        await Eventually.TrueAsync(
+            async () => (await cluster.StatusOfAsync(Follower))?.Replicas is [{ LacksSpace.Length: > 0 }], "kv status names the space that is lacking");
         var copy = Path.Combine(disk.Data, "aside", "0");
         var node = Tools.Built("kv-node");
         var (code, output, error) = await Tools.RunAsync(node, "aside", "remove", disk.Data, "0");
@@ -118,13 +119,15 @@ public sealed class SnapshotFaultTests
     private static async Task<FaultCluster> StartWithLargeShardAsync(SmallDisk disk)
     {
         var cluster = await FaultCluster.StartAsync(
-            dataOf: node => node == Follower ? disk.Data : null, prepare: static node => node.Options = ["--journal-retention-mib", "1", "--digest-interval-minutes", "1"]);
+            dataOf: node => node == Follower ? disk.Data : null,
+            prepare: static node => node.Options = ["--journal-retention-mib", "1", "--digest-interval-minutes", "1"]);
         await PutLargeAsync(cluster, LargeValues);
         return cluster;
     }
 
     private static Task RebuiltAsync(FaultCluster cluster, ulong before) =>
-        Eventually.TrueAsync(async () => await ReplicaOnAsync(cluster, Follower) is var now && now != 0 && now != before, "the replica is rebuilt under a new id");
+        Eventually.TrueAsync(
+            async () => await ReplicaOnAsync(cluster, Follower) is var now && now != 0 && now != before, "the replica is rebuilt under a new id");
 
     // Waits until its leader's journal no longer reaches back to it. It is still cut off then.
     private static async Task FallBehindAsync(FaultCluster cluster)

@@ -6,8 +6,8 @@ using KvCluster.Client;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>
-/// F48 with processes: keys with a time to live while wall clocks step and disagree. Their lives are measured from outside, by this process' own clock. A key of
-/// 6 s ended after 3.3 when the clock was set ten minutes forward, and after 13.5 when it was set back.
+/// F48 with processes: keys with a time to live while wall clocks step and disagree. Their lives are measured from outside, by this process' own clock. A key
+/// of 6 s ended after 3.3 when the clock was set ten minutes forward, and after 13.5 when it was set back.
 /// </summary>
 [Trait("Turn", "6")]
 public sealed class WallClockTests(Xunit.Abstractions.ITestOutputHelper output)

@@ -16,9 +16,9 @@ public sealed class WatchFaultTests
     private const int Watchers = 200;
     private const int BigBytes = 8 << 20;
 
-    // The budget of a process, and what is collected later. A router also receives and decodes each message apart, so more is collected there. Before there was a bound, a
-    // leader grew by 1.7 GB and a router by 3.1. While each stream had a copy of its message in its pipe, they grew by up to 0.66 and 0.77 GB. The bounds follow from what
-    // is held since, and were not measured.
+    // The budget of a process, and what is collected later. A router also receives and decodes each message apart, so more is collected there. Before there was
+    // a bound, a leader grew by 1.7 GB and a router by 3.1. While each stream had a copy of its message in its pipe, they grew by up to 0.66 and 0.77 GB. The
+    // bounds follow from what is held since, and were not measured.
     internal const long NodeGrowthBytesMax = (256 + 160L) << 20;
     internal const long RouterGrowthBytesMax = (256 + (2 * 160L)) << 20;
 
@@ -61,8 +61,8 @@ public sealed class WatchFaultTests
     }
 
     /// <summary>
-    /// A reader of 3 MB a second had the beginning of 300 MB begin again after 67, 128 and 188 s, because no snapshot is kept for longer than a minute. It never
-    /// completed.
+    /// A reader of 3 MB a second had the beginning of 300 MB begin again after 67, 128 and 188 s, because no snapshot is kept for longer than a minute. It
+    /// never completed.
     /// </summary>
     [ToolFact("etcd", "etcdctl")]
     [Trait("Turn", "4")]
@@ -121,9 +121,12 @@ public sealed class WatchFaultTests
         var others = new Kv.KvClient(writing.Calls());
         var big = new byte[BigBytes];
         new Random(1).NextBytes(big);
-        await others.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("big"), Value = UnsafeByteOperations.UnsafeWrap(big) }, deadline: DateTime.UtcNow + Eventually.Limit);
+        await others.PutAsync(
+            new PutRequest { Key = ByteString.CopyFromUtf8("big"), Value = UnsafeByteOperations.UnsafeWrap(big) },
+            deadline: DateTime.UtcNow + Eventually.Limit);
         var small = new GetRequest { Key = ByteString.CopyFromUtf8("small") };
-        var most = await MostBytesAsync(processes, Task.WhenAll(watching), async () => await others.GetAsync(small, deadline: DateTime.UtcNow + Eventually.Limit));
+        var most = await MostBytesAsync(
+            processes, Task.WhenAll(watching), async () => await others.GetAsync(small, deadline: DateTime.UtcNow + Eventually.Limit));
         AssertGrowth($"through router {throughRouter}", before, most, [NodeGrowthBytesMax, RouterGrowthBytesMax]);
         channels.ForEach(static channel => channel.Dispose());
     }
@@ -145,7 +148,9 @@ public sealed class WatchFaultTests
         AssertGrowth("with the library", before, most, [NodeGrowthBytesMax, NodeGrowthBytesMax, NodeGrowthBytesMax, ClientGrowthBytesMax]);
     }
 
-    /// <summary>It ended with "No leader ... silent for 3 seconds", although nothing was wrong: a time for which a process sleeps is no silence of the cluster.</summary>
+    /// <summary>
+    /// It ended with "No leader ... silent for 3 seconds", although nothing was wrong: a time for which a process sleeps is no silence of the cluster.
+    /// </summary>
     [LongToolFact("etcd")]
     [Trait("Turn", "3")]
     public async Task Watch_WhoseProcessStoodStillForAMinute_GoesOn()
@@ -170,7 +175,8 @@ public sealed class WatchFaultTests
             watching.ForEach(static one => Signals.Resume(one.Id));
             foreach (var one in watching)
             {
-                await Eventually.TrueAsync(() => one.HasEnded || one.Lines.Any(static line => line.Contains("meanwhile", StringComparison.Ordinal)), "the watch goes on");
+                await Eventually.TrueAsync(
+                    () => one.HasEnded || one.Lines.Any(static line => line.Contains("meanwhile", StringComparison.Ordinal)), "the watch goes on");
                 Assert.False(one.HasEnded, one.Error);
             }
             // The newest position is printed at the end, however long nothing has changed.
@@ -257,7 +263,8 @@ public sealed class WatchFaultTests
     private static void AssertGrowth(string what, long[] before, long[] most, long[] allowed)
     {
         Console.WriteLine($"F50 {what}: {string.Join(", ", before.Zip(most, static (first, last) => $"{first >> 20} to {last >> 20} MiB"))}");
-        Assert.All(before.Zip(most, static (first, last) => last - first).Zip(allowed), static grown => Assert.InRange(grown.First, long.MinValue, grown.Second));
+        Assert.All(
+            before.Zip(most, static (first, last) => last - first).Zip(allowed), static grown => Assert.InRange(grown.First, long.MinValue, grown.Second));
     }
 
     private static long BytesOf(int process) => Process.GetProcessById(process).WorkingSet64;

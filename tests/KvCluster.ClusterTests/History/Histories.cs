@@ -81,7 +81,8 @@ internal sealed class Histories : IAsyncDisposable
         _isResting = true;
         Assert.Empty(_clients.Contradictions);
         var whole = Path.Combine(Path.GetDirectoryName(FileOf(0))!, "whole.jsonl");
-        HistoryEntry[] entries = [.. Enumerable.Range(0, HistoryProcesses.Count).SelectMany(client => File.ReadLines(FileOf(client))).Select(HistoryEntry.FromLine)];
+        HistoryEntry[] entries =
+            [.. Enumerable.Range(0, HistoryProcesses.Count).SelectMany(client => File.ReadLines(FileOf(client))).Select(HistoryEntry.FromLine)];
         await File.WriteAllLinesAsync(whole, entries.Where(static entry => entry.Mode.Length == 0).Select(static entry => entry.ToLine()));
         Assert.Empty(PositionRules.Judge(entries));
 
@@ -119,5 +120,6 @@ internal sealed class Histories : IAsyncDisposable
         }
     }
 
-    private string FileOf(int client) => Path.Combine(_folder, string.Create(CultureInfo.InvariantCulture, $"h{_history}"), string.Create(CultureInfo.InvariantCulture, $"{client}.jsonl"));
+    private string FileOf(int client) =>
+        Path.Combine(_folder, string.Create(CultureInfo.InvariantCulture, $"h{_history}"), string.Create(CultureInfo.InvariantCulture, $"{client}.jsonl"));
 }

@@ -55,7 +55,8 @@ internal sealed class HistoryClient
         await using var output = new StreamWriter(file);
         var prefix = Path.GetFileName(Path.GetDirectoryName(file))!;
         var running = Enumerable.Range(0, workers).Select(worker => WorkAsync(
-            new HistoryWorker((client * 100) + worker, prefix, worker % 2 == 0 ? new LibraryStore(library) : new UnaryStore(channels)), output, stopping.Token)).ToArray();
+            new HistoryWorker((client * 100) + worker, prefix, worker % 2 == 0 ? new LibraryStore(library) : new UnaryStore(channels)),
+            output, stopping.Token)).ToArray();
         await ReadLineAsync();
         await stopping.CancelAsync();
         await Task.WhenAll(running);

@@ -28,8 +28,9 @@ public sealed class HistoryWorkerTests
 
         public Task<Observation> GetAsync(string key, KvReadMode read) => Task.FromResult(Find(key));
 
-        public Task<IReadOnlyDictionary<string, Observation>?> ScanAsync(string prefix, KvReadMode read) => Task.FromResult<IReadOnlyDictionary<string, Observation>?>(
-            _entries.Where(entry => entry.Key.StartsWith(prefix, StringComparison.Ordinal)).ToDictionary());
+        public Task<IReadOnlyDictionary<string, Observation>?> ScanAsync(string prefix, KvReadMode read) =>
+            Task.FromResult<IReadOnlyDictionary<string, Observation>?>(
+                _entries.Where(entry => entry.Key.StartsWith(prefix, StringComparison.Ordinal)).ToDictionary());
 
         public Task<Observation> PutAsync(string key, string value) => Task.FromResult(Put(key, value, isMade: true));
 

@@ -28,7 +28,8 @@ public sealed class JudgedOperationsTests
     private static bool HaveRun(IEnumerable<MethodInfo> tests) => tests.All(static method => Histories.Judged.Tests.Contains(method.Name));
 
     private static IEnumerable<MethodInfo> Recording() => typeof(JudgedOperationsTests).Assembly.GetTypes().SelectMany(static type => type.GetMethods())
-        .Where(static method => method.GetCustomAttribute<ToolFactAttribute>() is { Skip: null } test && test.Programs.Contains("lincheck") && method.DeclaringType != typeof(JudgedOperationsTests));
+        .Where(static method => method.GetCustomAttribute<ToolFactAttribute>() is { Skip: null } test
+            && test.Programs.Contains("lincheck") && method.DeclaringType != typeof(JudgedOperationsTests));
 
     private static bool HasTurn(MemberInfo member) => member.IsDefined(typeof(TraitAttribute));
 

@@ -58,7 +58,8 @@ internal sealed class LibraryStore(KvClient client) : IObservedStore
         return observed with { Position = position.Etag, Shard = position.Shard };
     }
 
-    private static KvCondition Expecting(string? expected, string key = "") => expected is null ? KvCondition.Absent(Bytes(key)) : KvCondition.ValueEquals(Bytes(expected), Bytes(key));
+    private static KvCondition Expecting(string? expected, string key = "") =>
+        expected is null ? KvCondition.Absent(Bytes(key)) : KvCondition.ValueEquals(Bytes(expected), Bytes(key));
 
     private static async Task<Observation> ObserveAsync(Func<Task<Observation>> operation)
     {

@@ -55,7 +55,8 @@ internal static class PositionRules
             var place = Array.BinarySearch(returned, entry.Call - (entry.AgeUs * 1_000) - StaleSlackNs);
             place = place >= 0 ? place : ~place - 1;
             if (place >= 0 && Less(entry.Position, greatest[place]))
-                violations.Add($"a stale read that says it is {entry.AgeUs} us old lacks {greatest[place]}, which was acknowledged long before: {entry.ToLine()}");
+                violations.Add(
+                    $"a stale read that says it is {entry.AgeUs} us old lacks {greatest[place]}, which was acknowledged long before: {entry.ToLine()}");
         }
     }
 

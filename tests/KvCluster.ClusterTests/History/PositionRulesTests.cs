@@ -9,7 +9,8 @@ public sealed class PositionRulesTests
     public void Judge_ValidHistory_FindsNothing() => Assert.Empty(PositionRules.Judge(
     [
         Put("a", 2), Put("b", 4), Delete(6, existed: true), Delete(7, existed: false), Put("c", 9, status: "unknown"),
-        Get("session", "a", of: 2, position: 3, seen: 3), Get("stale", "b", of: 4, position: 5), Get("session", null, of: 0, position: 8, seen: 7), Get("stale", null, of: 0, position: 1),
+        Get("session", "a", of: 2, position: 3, seen: 3),
+        Get("stale", "b", of: 4, position: 5), Get("session", null, of: 0, position: 8, seen: 7), Get("stale", null, of: 0, position: 1),
         // The put of unknown outcome was apparently made.
         Get("session", "c", of: 10, position: 11, seen: 10), Delete(12, existed: true),
     ]));
@@ -38,7 +39,8 @@ public sealed class PositionRulesTests
         HistoryEntry.Of(1, "k", "delete", "", new Observation("ok") { Position = At(etag), Existed = existed }, 0, 1);
 
     private static HistoryEntry Get(string mode, string? value, ulong of, ulong position, ulong seen = 0) => HistoryEntry.Of(
-        1, "k", "get", "", new Observation("ok", value is not null, value ?? "", At(of)) { Position = At(position), Seen = At(seen), AgeUs = mode == "stale" ? 0 : -1 }, 2, 3) with { Mode = mode };
+        1, "k", "get", "", new Observation("ok", value is not null, value ?? "", At(
+            of)) { Position = At(position), Seen = At(seen), AgeUs = mode == "stale" ? 0 : -1 }, 2, 3) with { Mode = mode };
 
     private static Etag At(ulong change) => change == 0 ? Etag.None : new Etag(1, change);
 }

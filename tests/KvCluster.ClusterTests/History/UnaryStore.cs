@@ -24,7 +24,8 @@ internal sealed class UnaryStore(IReadOnlyList<GrpcChannel> nodes) : IObservedSt
     {
         var got = await kv.GetAsync(new GetRequest { Key = Bytes(key), Read = options }, deadline: deadline);
         var observed = got.Found ? new Observation("ok", Found: true, got.Value.ToStringUtf8(), EtagOf(got.Etag)) : new Observation("ok");
-        return At(observed with { Seen = EtagOf(options.Seen.FirstOrDefault(seen => seen.Shard == got.Position.Shard)?.Etag ?? new V1.Etag()) }, got.Position) with
+        return At(
+            observed with { Seen = EtagOf(options.Seen.FirstOrDefault(seen => seen.Shard == got.Position.Shard)?.Etag ?? new V1.Etag()) }, got.Position) with
         {
             AgeUs = got.Position.HasAgeUs ? (long)got.Position.AgeUs : -1,
         };
@@ -84,7 +85,8 @@ internal sealed class UnaryStore(IReadOnlyList<GrpcChannel> nodes) : IObservedSt
         KvReadMode.Leader => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Leader }, deadline)),
         KvReadMode.Quorum => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Quorum }, deadline)),
         KvReadMode.Replica => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Replica }, deadline), _replica++),
-        KvReadMode.Session => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Session, Seen = { _seen.Values } }, deadline), _replica++),
+        KvReadMode.Session =>
+            ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Session, Seen = { _seen.Values } }, deadline), _replica++),
         KvReadMode.Stale => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Stale }, deadline), _replica++),
         _ => throw new ArgumentOutOfRangeException(nameof(read), read, "Not a read of a history."),
     };

@@ -61,7 +61,8 @@ internal sealed class FaultCluster : IAsyncDisposable
     /// <param name="dataOf">The directory of a node's data, if it is not in the cluster's directory.</param>
     /// <param name="founders">The nodes that the cluster is created with and that start; null means all. The others join when the test starts them.</param>
     public static async Task<FaultCluster> StartAsync(
-        int nodes = 3, string splitAt = "", int etcdMembers = 1, bool secure = false, Func<int, string?>? dataOf = null, Action<NodeProcess>? prepare = null, int? founders = null)
+        int nodes = 3, string splitAt = "",
+        int etcdMembers = 1, bool secure = false, Func<int, string?>? dataOf = null, Action<NodeProcess>? prepare = null, int? founders = null)
     {
         var cluster = new FaultCluster(await EtcdMembers.StartAsync(etcdMembers, secure));
         try
@@ -147,7 +148,8 @@ internal sealed class FaultCluster : IAsyncDisposable
         await Eventually.TrueAsync(async () =>
         {
             var statuses = await Task.WhenAll(_nodes.Where(node => node.IsRunning).Select(node => StatusOfAsync(node.Node)));
-            leader = (int)(statuses.FirstOrDefault(static status => status?.Replicas.Any(static replica => replica.Route.Shard == 0 && replica.Role == Role.Leader) == true)?.Node ?? 0);
+            leader = (int)(statuses.FirstOrDefault(
+                static status => status?.Replicas.Any(static replica => replica.Route.Shard == 0 && replica.Role == Role.Leader) == true)?.Node ?? 0);
             return leader != 0 || statuses.All(static status => status is not null);
         }, $"every node says whether it leads{Explain()}");
         return leader;
@@ -160,14 +162,17 @@ internal sealed class FaultCluster : IAsyncDisposable
     public Task UntilMoreChangesOrLeaderlessAsync(History.Histories histories, int changes)
     {
         var goal = histories.Changes + (changes * History.Histories.Length);
-        return Eventually.TrueAsync(async () => histories.Changes >= goal || await LeadsNowAsync() == 0, $"{goal} acknowledged changes, or no leader{Explain()}", History.Histories.Limit * History.Histories.Length);
+        return Eventually.TrueAsync(
+            async () => histories.Changes >= goal || await LeadsNowAsync() == 0, $"{goal} acknowledged changes, or no leader{Explain()}",
+            History.Histories.Limit * History.Histories.Length);
     }
 
     /// <summary>After the death of a node, waits until other nodes lead all shards.</summary>
     public Task UntilLedWithoutAsync(int dead, uint shards = 1) => Eventually.TrueAsync(async () =>
     {
         var statuses = await Task.WhenAll(_nodes.Where(node => node.IsRunning && node.Node != dead).Select(node => StatusOfAsync(node.Node)));
-        return statuses.SelectMany(static status => status?.Replicas ?? []).Where(static replica => replica.Role == Role.Leader).Select(static replica => replica.Route.Shard).Distinct().Count() == shards;
+        return statuses.SelectMany(static status => status?.Replicas ?? [])
+            .Where(static replica => replica.Role == Role.Leader).Select(static replica => replica.Route.Shard).Distinct().Count() == shards;
     }, $"all shards are led without node {dead}{Explain()}");
 
     /// <summary>Transfers a shard until a node leads it.</summary>
@@ -263,7 +268,8 @@ internal sealed class FaultCluster : IAsyncDisposable
     /// <summary>The shard's record in etcd.</summary>
     /// <param name="etcd">Another one than the cluster was created in.</param>
     public async Task<ShardRecord> RecordAsync(uint shard = 0, EtcdMembers? etcd = null) =>
-        Google.Protobuf.JsonParser.Default.Parse<ShardRecord>(await (etcd ?? Etcd).ControlAsync("get", "--print-value-only", string.Create(CultureInfo.InvariantCulture, $"/kvcluster/local/shards/{shard}")));
+        Google.Protobuf.JsonParser.Default.Parse<ShardRecord>(
+            await (etcd ?? Etcd).ControlAsync("get", "--print-value-only", string.Create(CultureInfo.InvariantCulture, $"/kvcluster/local/shards/{shard}")));
 
     /// <summary>Waits until the nodes have equally many replicas, as the placement of replicas makes them, and none is being moved.</summary>
     public Task UntilLevelAsync() => Eventually.TrueAsync(async () =>
@@ -283,7 +289,8 @@ internal sealed class FaultCluster : IAsyncDisposable
             if (statuses.Any(status => status is null))
                 return false;
             var replicas = statuses.SelectMany(status => status!.Replicas).ToList();
-            said = string.Join("; ", statuses.SelectMany(status => status!.Replicas.Select(replica => $"node {status.Node} shard {replica.Route.Shard}: {replica.Role} {replica.Failure} {replica.DigestEtag}")));
+            said = string.Join("; ", statuses.SelectMany(status => status!.Replicas.Select(
+                replica => $"node {status.Node} shard {replica.Route.Shard}: {replica.Role} {replica.Failure} {replica.DigestEtag}")));
             return replicas.GroupBy(replica => replica.Route.Shard).All(shard => shard.Any(replica => replica.Role == Role.Leader)
                     && shard.Select(replica => (replica.DigestEtag, replica.Digest)).Distinct().Count() == 1)
                 && replicas.Count == ReplicasOfAShard * replicas.Select(replica => replica.Route.Shard).Distinct().Count() && replicas.Count > 0;
@@ -310,7 +317,8 @@ internal sealed class FaultCluster : IAsyncDisposable
             committed = EtagOf(replica.Committed);
             return true;
         }, $"what is committed{Explain()}");
-        await Eventually.TrueAsync(async () => await StatusOfAsync(node) is { Replicas: [var replica] } && EtagOf(replica.Applied) >= committed, $"node {node} has caught up{Explain()}");
+        await Eventually.TrueAsync(async () => await StatusOfAsync(node) is { Replicas: [var replica] } && EtagOf(replica.Applied) >= committed, $"node {node} "
+            + $"has caught up{Explain()}");
     }
 
     /// <summary>Makes every running node write a checkpoint.</summary>
@@ -325,14 +333,16 @@ internal sealed class FaultCluster : IAsyncDisposable
     {
         NodeProcess? said = null;
         await Eventually.TrueAsync(
-            () => (said = _nodes.FirstOrDefault(node => node.Log.Skip(since[node.Node]).Any(line => line.Contains(text, StringComparison.Ordinal)))) is not null, $"a node says '{text}'{Explain()}");
+            () => (said = _nodes.FirstOrDefault(node => node.Log.Skip(since[node.Node]).Any(line => line.Contains(text, StringComparison.Ordinal))))
+                is not null, $"a node says '{text}'{Explain()}");
         return said!.Node;
     }
 
     /// <summary>Waits until a node has printed a text.</summary>
     /// <param name="since">Ignores this many lines of its log.</param>
     public Task UntilSaidAsync(int node, string text, int since = 0) =>
-        Eventually.TrueAsync(() => Node(node).Log.Skip(since).Any(line => line.Contains(text, StringComparison.Ordinal)), $"node {node} says '{text}'{Explain()}");
+        Eventually.TrueAsync(
+            () => Node(node).Log.Skip(since).Any(line => line.Contains(text, StringComparison.Ordinal)), $"node {node} says '{text}'{Explain()}");
 
     public async ValueTask DisposeAsync()
     {
@@ -370,7 +380,8 @@ internal sealed class FaultCluster : IAsyncDisposable
             ? ["--coordinator-ca", certificates.AuthorityFile, "--coordinator-cert", certificates.ClientFile, "--coordinator-key", certificates.ClientKeyFile]
             : [];
         string[] split = splitAt.Length > 0 ? ["--split-at", splitAt] : [];
-        string[] command = ["init", "--coordinator", "etcd=" + string.Join(',', Etcd.Endpoints), .. security, "--nodes", string.Join(',', Enumerable.Range(1, founders)), .. split];
+        string[] command = ["init", "--coordinator", "etcd="
+            + string.Join(',', Etcd.Endpoints), .. security, "--nodes", string.Join(',', Enumerable.Range(1, founders)), .. split];
         // On a busy machine etcd may take longer than the program waits. When repeated, the program continues where it was.
         await Eventually.TrueAsync(async () =>
         {
@@ -384,7 +395,8 @@ internal sealed class FaultCluster : IAsyncDisposable
             var front = Own(new Relay(Network, to: node, targetPort: ports + node));
             var peerFront = Own(new Relay(Network, to: node, targetPort: ports + 10 + node));
             PeerEndpoints = [.. PeerEndpoints, $"http://127.0.0.1:{Text(peerFront.Port)}"];
-            var members = Etcd.Endpoints.Select(endpoint => new Uri(endpoint)).Select(endpoint => $"{endpoint.Scheme}://127.0.0.1:{Text(Own(new Relay(Network, Network.Etcd, endpoint.Port, node)).Port)}");
+            var members = Etcd.Endpoints.Select(endpoint => new Uri(endpoint))
+                .Select(endpoint => $"{endpoint.Scheme}://127.0.0.1:{Text(Own(new Relay(Network, Network.Etcd, endpoint.Port, node)).Port)}");
             string[] arguments =
             [
                 "--listen", $"http://127.0.0.1:{Text(ports + node)}", "--advertise", $"http://127.0.0.1:{Text(front.Port)}",

@@ -24,7 +24,8 @@ internal sealed class Greedy : IAsyncDisposable
     public static async Task<Greedy> StartAsync(string program, string kind, int port, int count)
     {
         var process = Process.Start(new ProcessStartInfo(
-            Python, [Path.Combine(Tools.Repository(), "tests", "interop", program), kind, port.ToString(CultureInfo.InvariantCulture), count.ToString(CultureInfo.InvariantCulture)])
+            Python, [Path.Combine(Tools.Repository(), "tests", "interop", program),
+                kind, port.ToString(CultureInfo.InvariantCulture), count.ToString(CultureInfo.InvariantCulture)])
         {
             RedirectStandardInput = true,
             RedirectStandardOutput = true,

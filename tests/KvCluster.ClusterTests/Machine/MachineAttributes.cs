@@ -18,7 +18,8 @@ internal sealed class SmallDiskFactAttribute : FactAttribute
 internal sealed class SlowDiskFactAttribute : FactAttribute
 {
     public SlowDiskFactAttribute() => Skip = new SmallDiskFactAttribute().Skip ?? new ToolFactAttribute("findmnt").Skip
-        ?? (File.Exists(Path.Combine(SmallDisk.Throttles, "blkio.throttle.write_iops_device")) ? null : "there is no control group of version 1 for block devices");
+        ?? (File.Exists(Path.Combine(SmallDisk.Throttles, "blkio.throttle.write_iops_device")) ? null
+            : "there is no control group of version 1 for block devices");
 }
 
 /// <summary>A test on a file system with injected faults. Without badfs or FUSE it is skipped with the reason.</summary>
@@ -35,7 +36,8 @@ internal sealed class BadDiskFactAttribute : FactAttribute
 [AttributeUsage(AttributeTargets.Method)]
 internal sealed class BootClockFactAttribute : FactAttribute
 {
-    public BootClockFactAttribute() => Skip = new ToolFactAttribute("etcd", "etcdctl", "lincheck", "unshare").Skip ?? (CanShift() ? null : "time namespaces are not available here");
+    public BootClockFactAttribute() =>
+        Skip = new ToolFactAttribute("etcd", "etcdctl", "lincheck", "unshare").Skip ?? (CanShift() ? null : "time namespaces are not available here");
 
     private static bool CanShift()
     {
@@ -49,5 +51,6 @@ internal sealed class BootClockFactAttribute : FactAttribute
 [AttributeUsage(AttributeTargets.Method)]
 internal sealed class WallClockFactAttribute : FactAttribute
 {
-    public WallClockFactAttribute() => Skip = new ToolFactAttribute("etcd", "etcdctl", "env").Skip ?? (WallClock.Library is null ? "libfaketime is not installed" : null);
+    public WallClockFactAttribute() =>
+        Skip = new ToolFactAttribute("etcd", "etcdctl", "env").Skip ?? (WallClock.Library is null ? "libfaketime is not installed" : null);
 }

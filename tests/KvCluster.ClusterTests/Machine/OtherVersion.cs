@@ -4,8 +4,8 @@ using System.Text;
 namespace KvCluster.ClusterTests;
 
 /// <summary>
-/// Another version of kv-node: a copy of what was built, in which the attribute with the version has another first digit. Everything else is the same, so it stands for
-/// the next release as far as it reports itself. `tests/nightly/upgrade` does the same with a program that was built from an older commit.
+/// Another version of kv-node: a copy of what was built, in which the attribute with the version has another first digit. Everything else is the same, so it
+/// stands for the next release as far as it reports itself. `tests/nightly/upgrade` does the same with a program that was built from an older commit.
 /// </summary>
 internal sealed class OtherVersion : IDisposable
 {

@@ -33,8 +33,8 @@ internal sealed class Runbook(OperatorShell shell)
         UntilAsync(entry, static answers => answers.All(static answer => answer.ExitCode == 0), block);
 
     /// <summary>
-    /// Executes a block until its answers are as expected: what they tell may be some seconds old, and on a busy machine a connection may take longer than a command
-    /// waits for it.
+    /// Executes a block until its answers are as expected: what they tell may be some seconds old, and on a busy machine a connection may take longer than a
+    /// command waits for it.
     /// </summary>
     /// <returns>The answers of the last time.</returns>
     public async Task<IReadOnlyList<ShellAnswer>> UntilAsync(string entry, Func<IReadOnlyList<ShellAnswer>, bool> expected, int block = 0)

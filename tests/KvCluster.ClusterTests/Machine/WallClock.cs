@@ -8,7 +8,8 @@ internal sealed class WallClock(string file)
 {
     /// <summary>The library that a process is started with; null: it is not installed.</summary>
     public static string? Library { get; } = Directory.Exists("/usr/lib")
-        ? Directory.EnumerateDirectories("/usr/lib", "*-linux-gnu").Select(static folder => Path.Combine(folder, "faketime", "libfaketimeMT.so.1")).FirstOrDefault(File.Exists)
+        ? Directory.EnumerateDirectories("/usr/lib", "*-linux-gnu")
+            .Select(static folder => Path.Combine(folder, "faketime", "libfaketimeMT.so.1")).FirstOrDefault(File.Exists)
         : null;
 
     /// <summary>Starts a program with this clock.</summary>
@@ -21,7 +22,8 @@ internal sealed class WallClock(string file)
     {
         // Replaced at once, so that no half of it is read.
         var next = file + ".next";
-        File.WriteAllText(next, string.Create(CultureInfo.InvariantCulture, $"{(difference < TimeSpan.Zero ? '-' : '+')}{Math.Abs(difference.TotalSeconds):F0}\n"));
+        File.WriteAllText(
+            next, string.Create(CultureInfo.InvariantCulture, $"{(difference < TimeSpan.Zero ? '-' : '+')}{Math.Abs(difference.TotalSeconds):F0}\n"));
         File.Move(next, file, overwrite: true);
     }
 }

@@ -88,7 +88,8 @@ internal sealed class FaultWatch
         var looked = DateTime.UtcNow - alert.Began + (5 * interval);
         // An alert of a slow disk may be caused by the machine, and is no fault's.
         var fired = (await _scraped.Prometheus.SamplesAsync($"ALERTS{{alertname=\"{alert.Name}\",alertstate=\"firing\",kvcluster_disk!=\"slow\"}}", looked))
-            .SelectMany(static series => series.Samples).Select(static sample => sample.At).Where(at => at >= alert.Began).DefaultIfEmpty(DateTime.UtcNow).Min();
+            .SelectMany(static series => series.Samples)
+            .Select(static sample => sample.At).Where(at => at >= alert.Began).DefaultIfEmpty(DateTime.UtcNow).Min();
         var scrapes = await _scraped.Prometheus.SamplesAsync("up{job=\"kvcluster\"}", looked);
         var began = scrapes.Where(series => _scraped.Runs(series.Instance)).SelectMany(static series => series.Samples)
             .Where(sample => sample.Value == 0 && sample.At > alert.Began && sample.At < fired)

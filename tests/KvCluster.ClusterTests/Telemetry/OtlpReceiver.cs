@@ -30,7 +30,8 @@ internal sealed class OtlpReceiver : IAsyncDisposable
     }
 
     /// <summary>Whether a message of a path contained these bytes. Names are not encoded in protobuf.</summary>
-    public bool Has(string path, ReadOnlyMemory<byte> bytes) => _messages.Any(message => message.Path == path && message.Body.AsSpan().IndexOf(bytes.Span) >= 0);
+    public bool Has(string path, ReadOnlyMemory<byte> bytes) =>
+        _messages.Any(message => message.Path == path && message.Body.AsSpan().IndexOf(bytes.Span) >= 0);
 
     /// <inheritdoc cref="Has(string, ReadOnlyMemory{byte})"/>
     public bool Has(string path, string text) => Has(path, System.Text.Encoding.UTF8.GetBytes(text));

@@ -20,7 +20,8 @@ public sealed class OtlpTests
         ]);
         var trace = ActivityTraceId.CreateRandom();
         var put = new PutRequest { Key = ByteString.CopyFromUtf8("key"), Value = ByteString.CopyFromUtf8("value") };
-        await cluster.KvOf(1).PutAsync(put, new Metadata { { "traceparent", $"00-{trace}-{ActivitySpanId.CreateRandom()}-01" } }, DateTime.UtcNow.AddSeconds(60));
+        await cluster.KvOf(1)
+            .PutAsync(put, new Metadata { { "traceparent", $"00-{trace}-{ActivitySpanId.CreateRandom()}-01" } }, DateTime.UtcNow.AddSeconds(60));
         var traceBytes = Convert.FromHexString(trace.ToString());
         await Eventually.TrueAsync(() => receiver.Has("/v1/traces", traceBytes) && receiver.Has("/v1/traces", "journal write"), "the trace comes");
         await Eventually.TrueAsync(() => receiver.Has("/v1/metrics", "kvcluster.node.journal.write.duration"), "metrics come");

@@ -56,7 +56,8 @@ internal sealed class PrometheusServer : IAsyncDisposable
         var address = string.Create(CultureInfo.InvariantCulture, $"127.0.0.1:{port}");
         string[] arguments =
         [
-            $"--config.file={Path.Combine(folder, "prometheus.yaml")}", $"--storage.tsdb.path={Path.Combine(folder, "data")}", $"--web.listen-address={address}",
+            $"--config.file={Path.Combine(folder, "prometheus.yaml")}",
+            $"--storage.tsdb.path={Path.Combine(folder, "data")}", $"--web.listen-address={address}",
             .. HasOtlp ? new[] { "--web.enable-otlp-receiver" } : [],
         ];
         var process = Process.Start(new ProcessStartInfo(Program!, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
@@ -77,7 +78,8 @@ internal sealed class PrometheusServer : IAsyncDisposable
     public async Task<IReadOnlyList<string>> ValuesAsync(string query)
     {
         using var answer = JsonDocument.Parse(await GetAsync($"api/v1/query?query={Uri.EscapeDataString(query)}"));
-        return [.. answer.RootElement.GetProperty("data").GetProperty("result").EnumerateArray().Select(series => $"{{{LabelsOf(series.GetProperty("metric"))}}} {series.GetProperty("value")[1].GetString()}")];
+        return [.. answer.RootElement.GetProperty("data").GetProperty("result").EnumerateArray().Select(
+            series => $"{{{LabelsOf(series.GetProperty("metric"))}}} {series.GetProperty("value")[1].GetString()}")];
     }
 
     /// <summary>The samples of each series of a selector, as they were scraped or evaluated.</summary>
@@ -101,7 +103,8 @@ internal sealed class PrometheusServer : IAsyncDisposable
     /// <summary>The names of all metrics of an instance with this prefix.</summary>
     public async Task<IReadOnlySet<string>> NamesAsync(string instance, string prefix)
     {
-        using var answer = JsonDocument.Parse(await GetAsync($"api/v1/label/__name__/values?match[]={Uri.EscapeDataString($"{{instance=\"{instance}\",__name__=~\"{prefix}.*\"}}")}"));
+        using var answer = JsonDocument.Parse(
+            await GetAsync($"api/v1/label/__name__/values?match[]={Uri.EscapeDataString($"{{instance=\"{instance}\",__name__=~\"{prefix}.*\"}}")}"));
         return answer.RootElement.GetProperty("data").EnumerateArray().Select(name => name.GetString()!).ToHashSet();
     }
 
@@ -151,7 +154,8 @@ internal sealed class PrometheusServer : IAsyncDisposable
     }
 
     private static string LabelsOf(JsonElement labels) =>
-        string.Join(", ", labels.EnumerateObject().Where(static label => label.Name is not ("alertname" or "__name__")).Select(static label => $"{label.Name}={label.Value.GetString()}"));
+        string.Join(", ", labels.EnumerateObject().Where(static label => label.Name is not ("alertname" or "__name__")).Select(
+            static label => $"{label.Name}={label.Value.GetString()}"));
 
     private static long Unix(DateTime time) => new DateTimeOffset(time).ToUnixTimeSeconds();
 

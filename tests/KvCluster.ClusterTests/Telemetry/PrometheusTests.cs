@@ -20,7 +20,8 @@ public sealed class PrometheusTests(ITestOutputHelper output)
 
     // The mean of the last minute by node. A slow disk's is clearly higher than the others'.
     private const string JournalWrites =
-        "sum by (instance) (rate(kvcluster_node_journal_write_duration_seconds_sum[1m])) / sum by (instance) (rate(kvcluster_node_journal_write_duration_seconds_count[1m]))";
+        "sum by (instance) (rate(kvcluster_node_journal_write_duration_seconds_sum[1m])) / sum by (instance) "
+        + "(rate(kvcluster_node_journal_write_duration_seconds_count[1m]))";
 
     // Why calls fail for as long as a shard has no majority. At first some fail for other reasons.
     private const string Lasting = "error_type=\"NO_LEADER\"";
@@ -32,19 +33,22 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     private static readonly string[] Remembering = ["KvClusterNodeRestarts", "KvClusterReplicaFailed", "KvClusterAlarm", "KvClusterLeadersMove"];
 
     // Alerts whose cause no fault of some minutes is: a day's growth, certificates, an upgrade, snapshots of etcd. Their unit tests are in test-alerts.yaml.
-    private static readonly string[] OfDays = ["KvClusterDiskFills", "KvClusterCertificateExpires", "KvClusterVersionsDiffer", "KvClusterCoordinatorSnapshotOld"];
+    private static readonly string[] OfDays =
+        ["KvClusterDiskFills", "KvClusterCertificateExpires", "KvClusterVersionsDiffer", "KvClusterCoordinatorSnapshotOld"];
 
     // Of faults that take time to come about, or to be seen by the nodes. All others are there when they are made.
     private static readonly Dictionary<string, FaultSign> Signs = new()
     {
         ["KvClusterNodeUnreachable"] = new("kvcluster_node_peer_connected", ["kvcluster_peer=\"3\""], [1, 2], AtAll: true, static (now, _) => now == 0),
-        ["KvClusterFollowerLags"] = new("kvcluster_node_peer_lag_size_bytes", ["kvcluster_peer=\"3\""], [1, 2], AtAll: false, static (now, _) => now > 64 << 20),
+        ["KvClusterFollowerLags"] = new(
+            "kvcluster_node_peer_lag_size_bytes", ["kvcluster_peer=\"3\""], [1, 2], AtAll: false, static (now, _) => now > 64 << 20),
         ["KvClusterNoLeader"] = new("kvcluster_node_shards_leaderless", [], [1], AtAll: true, static (now, _) => now > 0),
         ["KvClusterRequestsFail"] = new("kvcluster_router_request_refused_total", [Lasting], [4], AtAll: true, static (now, before) => now > before),
         ["KvClusterNodesRefuse"] = new("kvcluster_node_request_refused_total", [Lasting], [1], AtAll: true, static (now, before) => now > before),
         ["KvClusterCoordinatorUnreachable"] = new("kvcluster_node_coordinator_reachable", [], [1, 2, 3], AtAll: false, static (now, _) => now == 0),
         ["KvClusterCoordinatorNotFollowed"] = new("kvcluster_node_coordinator_followed", [], [1, 2, 3], AtAll: false, static (now, _) => now == 0),
-        ["KvClusterDiskImpaired"] = new("kvcluster_node_replicas_impaired", ["kvcluster_disk=\"full\""], [OnSmallDisk], AtAll: true, static (now, _) => now > 0),
+        ["KvClusterDiskImpaired"] = new(
+            "kvcluster_node_replicas_impaired", ["kvcluster_disk=\"full\""], [OnSmallDisk], AtAll: true, static (now, _) => now > 0),
         ["KvClusterReplicaSetAside"] = new("kvcluster_node_aside_size_bytes", [], [3], AtAll: true, static (now, _) => now > 0),
     };
 
@@ -62,12 +66,16 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         if (!PrometheusServer.HasOtlp)
             return;
         // Metrics have the same names, whether they were scraped or pushed.
-        await cluster.Prometheus.UntilDataAsync(["kvcluster_node_info{job=\"kvcluster/kv-node\",instance=\"node-1\"}", "kvcluster_node_follower_lag_size_bytes{job=\"kvcluster/kv-node\"}", "target_info{job=\"kvcluster/kv-node\",kvcluster_cluster!=\"\"}"], cluster.Began);
+        await cluster.Prometheus.UntilDataAsync(
+            ["kvcluster_node_info{job=\"kvcluster/kv-node\",instance=\"node-1\"}", "kvcluster_node_follower_lag_size_bytes{job=\"kvcluster/kv-node\"}",
+                "target_info{job=\"kvcluster/kv-node\",kvcluster_cluster!=\"\"}"], cluster.Began);
         HashSet<string> different = [];
         await Eventually.TrueAsync(async () =>
         {
-            var (pushed, scraped) = (await cluster.Prometheus.NamesAsync("node-1", "kvcluster_node_"), await cluster.Prometheus.NamesAsync(cluster.TargetOf(1), "kvcluster_node_"));
-            different = [.. pushed.Except(scraped).Select(static name => $"only by OTLP {name}"), .. scraped.Except(pushed).Select(static name => $"only scraped {name}")];
+            var (pushed, scraped) =
+                (await cluster.Prometheus.NamesAsync("node-1", "kvcluster_node_"), await cluster.Prometheus.NamesAsync(cluster.TargetOf(1), "kvcluster_node_"));
+            different = [.. pushed.Except(scraped)
+                .Select(static name => $"only by OTLP {name}"), .. scraped.Except(pushed).Select(static name => $"only scraped {name}")];
             return pushed.Count > 50 && different.Count == 0;
         }, () => $"the names by OTLP are those that are scraped: {string.Join(", ", different)}");
     }
@@ -111,7 +119,8 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     public void Alerts_EachHaveASectionOfTheRunbook()
     {
         const string heading = "## ";
-        var sections = File.ReadLines(Path.Combine(Tools.Repository(), "deploy", "telemetry", "RUNBOOK.md")).Where(static line => line.StartsWith(heading, StringComparison.Ordinal));
+        var sections = File.ReadLines(Path.Combine(Tools.Repository(), "deploy", "telemetry", "RUNBOOK.md"))
+            .Where(static line => line.StartsWith(heading, StringComparison.Ordinal));
         Assert.NotEmpty(TelemetryFiles.AlertNames);
         Assert.Equal(TelemetryFiles.AlertNames.Order(), sections.Select(static line => line[heading.Length..]).Order());
     }
@@ -128,7 +137,8 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     // Queries that show that all targets are scraped and under load.
     private static IEnumerable<string> QueriesOfHealth =>
     [
-        "count(kvcluster_node_info{job=\"kvcluster\",kvcluster_cluster!=\"\"}) == 3", "kvcluster_router_info{kvcluster_cluster!=\"\"}", "kvcluster_node_replicas{kvcluster_role=\"leader\"}", "rate(kvcluster_router_request_duration_seconds_count[15s]) > 0",
+        "count(kvcluster_node_info{job=\"kvcluster\",kvcluster_cluster!=\"\"}) == 3", "kvcluster_router_info{kvcluster_cluster!=\"\"}",
+        "kvcluster_node_replicas{kvcluster_role=\"leader\"}", "rate(kvcluster_router_request_duration_seconds_count[15s]) > 0",
         "rate(kvcluster_node_journal_write_duration_seconds_count[15s]) > 0", "kvcluster_node_follower_lag_size_bytes",
     ];
 
@@ -137,7 +147,8 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     {
         IReadOnlyList<FiringAlert> firing = [];
         await Eventually.TrueAsync(
-            async () => (firing = [.. (await prometheus.FiringAsync()).Where(static alert => !OfABusyMachine.Contains(alert.Name) && !IsOfABusyMachine(alert))]).Count == 0,
+            async () => (firing =
+                [.. (await prometheus.FiringAsync()).Where(static alert => !OfABusyMachine.Contains(alert.Name) && !IsOfABusyMachine(alert))]).Count == 0,
             () => $"no alert fires: {string.Join("; ", firing)}");
     }
 
@@ -147,7 +158,8 @@ public sealed class PrometheusTests(ITestOutputHelper output)
 
     // The small disk is a loop device, whose kernel thread has to wait for a processor, too. Under other load its writes take longer than those of
     // the other nodes' disks, so the alert is right. The fault tested here is a full disk, which has its own series.
-    private static bool IsOfABusyMachine(FiringAlert alert) => alert.Name == "KvClusterDiskImpaired" && alert.Labels.Contains("kvcluster_disk=slow", StringComparison.Ordinal);
+    private static bool IsOfABusyMachine(FiringAlert alert) =>
+        alert.Name == "KvClusterDiskImpaired" && alert.Labels.Contains("kvcluster_disk=slow", StringComparison.Ordinal);
 
     // Alerts that keep firing are reported with labels and values, with the write times of the nodes' disks, and with the nodes' log lines about
     // disks, leaders and stalls. The name alone does not show the node or the reason.
@@ -164,11 +176,13 @@ public sealed class PrometheusTests(ITestOutputHelper output)
                 writes = await scraped.Prometheus.ValuesAsync(JournalWrites);
                 return false;
             },
-            () => $"silent again: {string.Join("; ", firing)}; seconds of a journal's write: {string.Join("; ", writes)}{Environment.NewLine}{string.Join(Environment.NewLine, LastWords(scraped))}");
+            () => $"silent again: {string.Join("; ", firing)}; seconds of a journal's write: "
+                + $"{string.Join("; ", writes)}{Environment.NewLine}{string.Join(Environment.NewLine, LastWords(scraped))}");
     }
 
     private static IEnumerable<string> LastWords(ScrapedCluster scraped) => scraped.Cluster.Nodes.SelectMany(node => node.Log
-        .Where(static line => OfInterest.Any(word => line.Contains(word, StringComparison.Ordinal))).TakeLast(20).Select(line => $"node {node.Node} ({scraped.TargetOf(node.Node)}): {line}"));
+        .Where(static line => OfInterest.Any(word => line.Contains(word, StringComparison.Ordinal))).TakeLast(20).Select(
+            line => $"node {node.Node} ({scraped.TargetOf(node.Node)}): {line}"));
 
     // Faults that are remembered longest come first. Each fault waits for its alerts with what it gets, and is then removed.
     private static IEnumerable<(string[] Alerts, Func<FaultWatch, Task> Fault)> Faults(ScrapedCluster scraped, SmallDisk disk) =>
@@ -181,7 +195,8 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             scraped.Cluster.Node(2).Start();
             await scraped.Cluster.UntilEveryReplicaWorksAsync();
             var since = DateTimeOffset.UtcNow;
-            var seen = string.Create(CultureInfo.InvariantCulture, $"timestamp(kvcluster_node_starts_total{{instance=\"{scraped.TargetOf(2)}\"}}) > {since.ToUnixTimeSeconds()}");
+            var seen = string.Create(
+                CultureInfo.InvariantCulture, $"timestamp(kvcluster_node_starts_total{{instance=\"{scraped.TargetOf(2)}\"}}) > {since.ToUnixTimeSeconds()}");
             await scraped.Prometheus.UntilDataAsync([seen], since.UtcDateTime);
             return await watch.FiredAsync();
         }, "the alert of restarts fires")),
@@ -198,7 +213,8 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             await scraped.Cluster.TransferAsync(1);
             return await watch.FiredAsync();
         }, "the alert of moving leaders fires")),
-        (["KvClusterNodeUnreachable", "KvClusterFollowerLags", "KvClusterNodeNotSeen"], watch => WithoutAsync(scraped, [3], () => WithLargeValuesAsync(scraped, watch))),
+        (["KvClusterNodeUnreachable", "KvClusterFollowerLags", "KvClusterNodeNotSeen"], watch => WithoutAsync(
+            scraped, [3], () => WithLargeValuesAsync(scraped, watch))),
         (["KvClusterNodeUnreachable"], async watch =>
         {
             // Cut off from the others but still scraped: it knows no leader, although every shard has one.
@@ -207,7 +223,8 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             await FireAsync(watch);
             var leaderless = $"kvcluster_node_shards_leaderless{{instance=\"{scraped.TargetOf(3)}\"}} == 2";
             await Eventually.TrueAsync(
-                async () => await scraped.Prometheus.CountAsync(leaderless, DateTime.UtcNow) > 0 && !(await FiringAsync(scraped.Prometheus)).Contains("KvClusterNoLeader"),
+                async () => await scraped.Prometheus.CountAsync(leaderless, DateTime.UtcNow) > 0
+                    && !(await FiringAsync(scraped.Prometheus)).Contains("KvClusterNoLeader"),
                 "the node that is cut off knows no leader, and no alert says that there is none");
             scraped.Cluster.Network.Heal();
         }),
@@ -223,7 +240,8 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         {
             await scraped.Cluster.Etcd.ControlAsync("del", "--prefix", "/kvcluster/");
             await FireAsync(watch);
-            await Eventually.TrueAsync(async () => (await scraped.Cluster.CoordinatorOf(1).RecoverAsync(new RecoverRequest())).Applied, "the coordinator's records are rebuilt");
+            await Eventually.TrueAsync(
+                async () => (await scraped.Cluster.CoordinatorOf(1).RecoverAsync(new RecoverRequest())).Applied, "the coordinator's records are rebuilt");
         }),
         (["KvClusterWritesSlow"], async watch =>
         {

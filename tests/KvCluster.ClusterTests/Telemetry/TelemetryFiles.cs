@@ -55,7 +55,8 @@ internal static partial class TelemetryFiles
     /// The rules with every wait and every window a tenth as long, and those of hours a hundredth. Scrapes here are fifteen times as frequent, so a fault
     /// of some seconds is long enough.
     /// </summary>
-    public static string ImpatientAlerts => Time().Replace(Alerts, time => string.Create(CultureInfo.InvariantCulture, $"{time.Groups[1]}{MillisecondsOf(time)}ms"));
+    public static string ImpatientAlerts =>
+        Time().Replace(Alerts, time => string.Create(CultureInfo.InvariantCulture, $"{time.Groups[1]}{MillisecondsOf(time)}ms"));
 
     /// <summary>The longest window of a rule and its `for`, as in <see cref="ImpatientAlerts"/>.</summary>
     public static (TimeSpan Window, TimeSpan Wait) WaitsOf(string alert)

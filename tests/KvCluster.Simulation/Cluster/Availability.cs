@@ -16,7 +16,10 @@ internal sealed class Availability(ClusterRun run, ClusterHistory history)
     private long _calmSinceUs;
     private ulong _calmLeader;
 
-    /// <summary>Whether a leader serves that works and reaches a majority that works, and their disks are not slow and do not still write what they began while they were.</summary>
+    /// <summary>
+    /// Whether a leader serves that works and reaches a majority that works, and their disks are not slow and do not still write what they began while they
+    /// were.
+    /// </summary>
     public bool HasPromptLeader => Leader(static node => !node.Disk.MayWriteSlowly) is not null;
 
     public void Start() => run.Time.After(IntervalUs, Look);
@@ -28,7 +31,8 @@ internal sealed class Availability(ClusterRun run, ClusterHistory history)
             (_calmSinceUs, _calmLeader) = (run.NowUs, leader?.Epoch ?? 0);
         var since = Math.Max(_calmSinceUs, history.ServedUs);
         Violation.Unless(
-            run.NowUs - since <= UnservedMaxUs, Rule.Available, $"node {leader?.Id} leads a majority that works, and has served no caller for {(run.NowUs - since) / 1_000} ms");
+            run.NowUs - since <= UnservedMaxUs,
+            Rule.Available, $"node {leader?.Id} leads a majority that works, and has served no caller for {(run.NowUs - since) / 1_000} ms");
         Start();
     }
 

@@ -8,7 +8,9 @@ internal static class ClockScenarios
 {
     public static IReadOnlyList<ClusterScenario> All { get; } =
     [
-        new("nodes-clock-ahead", "F21 F42", 2, 3, ClusterConditions.Any, [(ClusterFault.ClockAhead, 6), (ClusterFault.Transfer, 4), (ClusterFault.Crash, 2), (ClusterFault.JumpClock, 1)]),
+        new(
+            "nodes-clock-ahead", "F21 F42", 2, 3, ClusterConditions.Any,
+            [(ClusterFault.ClockAhead, 6), (ClusterFault.Transfer, 4), (ClusterFault.Crash, 2), (ClusterFault.JumpClock, 1)]),
         new("nodes-sessions-full", "F42", 1, 3, Full, [(ClusterFault.ClockAhead, 5), (ClusterFault.Transfer, 3), (ClusterFault.Crash, 1)]),
     ];
 

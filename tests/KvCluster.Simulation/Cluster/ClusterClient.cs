@@ -71,7 +71,8 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, Node
     private ClusterWrite DrawWrite(int[] keys, UInt128 session, ulong sequence) => run.Random.Next(RangeInOneOf) == 0
         ? DrawRangeDelete(keys, session, sequence)
         : run.Conditions.IsLarge ? DrawLargeWrite(session, sequence) : history.Begin(
-        keys, deletes: run.Random.Next(6) == 0, run.Random.Next(12) == 0 ? run.Random.Next(sizeof(long), WideValueBytesMax) : sizeof(long), DrawCondition(keys[0]), session, sequence);
+        keys, deletes: run.Random.Next(6) == 0,
+        run.Random.Next(12) == 0 ? run.Random.Next(sizeof(long), WideValueBytesMax) : sizeof(long), DrawCondition(keys[0]), session, sequence);
 
     private ClusterWrite DrawRangeDelete(int[] keys, UInt128 session, ulong sequence)
     {
@@ -177,7 +178,8 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, Node
             return;
         var since = read.OpenedUs - ((long)ageUs * 1_000 / (1_000 - run.Conditions.DriftPermille)) - run.Conditions.StaleSlackUs;
         var then = history.FloorAt(since);
-        Violation.Unless(read.Etag >= then, Rule.Linearizable, $"a stale read says that it is {ageUs} us old and saw {read.Etag}, but {then} was answered before that");
+        Violation.Unless(
+            read.Etag >= then, Rule.Linearizable, $"a stale read says that it is {ageUs} us old and saw {read.Etag}, but {then} was answered before that");
     }
 
     private void OpenSession()
@@ -185,24 +187,25 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, Node
         var operation = Begin(Elsewhere);
         var floor = history.Floor;
         var session = run.DrawSession();
-        run.Network.Call(_node, node => node.Requests.OpenSession(session, new SessionOwner(run.Conditions.LeavesSessions ? 1 : _node.Value, 1), result => run.Network.Reply(() =>
-        {
-            run.Transcript.Answer(run.NowUs, $"session {result.Outcome}", result.Etag);
-            if (result.Outcome == WriteOutcome.Applied)
-                history.OnSession(result.Etag, floor, run.NowUs);
-            if (operation != _operation)
-                return;
-            CheckRoom(result.Outcome);
-            if (result.Outcome != WriteOutcome.Applied)
+        run.Network.Call(_node, node => node.Requests.OpenSession(
+            session, new SessionOwner(run.Conditions.LeavesSessions ? 1 : _node.Value, 1), result => run.Network.Reply(() =>
             {
-                Elsewhere();
-                return;
-            }
+                run.Transcript.Answer(run.NowUs, $"session {result.Outcome}", result.Etag);
+                if (result.Outcome == WriteOutcome.Applied)
+                    history.OnSession(result.Etag, floor, run.NowUs);
+                if (operation != _operation)
+                    return;
+                CheckRoom(result.Outcome);
+                if (result.Outcome != WriteOutcome.Applied)
+                {
+                    Elsewhere();
+                    return;
+                }
 
-            (_session, _sequence) = (session, 0);
-            See(result.Etag);
-            Rest();
-        })));
+                (_session, _sequence) = (session, 0);
+                See(result.Etag);
+                Rest();
+            })));
     }
 
     // If there is no place for another session, idle ones end soon, whatever any wall clock says.

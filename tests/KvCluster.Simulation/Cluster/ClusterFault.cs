@@ -15,7 +15,9 @@ internal enum ClusterFault
     /// </summary>
     CrashInCall,
 
-    /// <summary>While the node is down, a bit flips in data that exists twice: a meta page or a slot of the control file. The replica must work anyway.</summary>
+    /// <summary>
+    /// While the node is down, a bit flips in data that exists twice: a meta page or a slot of the control file. The replica must work anyway.
+    /// </summary>
     DamageSpare,
 
     /// <summary>The leader is isolated as by <see cref="CutOff"/>, and crashes while another takes over.</summary>
@@ -118,7 +120,8 @@ internal enum ClusterFault
     BreakStreams,
 
     /// <summary>
-    /// The coordinator's data is lost, sometimes while a node is down or together with all processes, and is rebuilt from the nodes later, sometimes without the node that is down.
+    /// The coordinator's data is lost, sometimes while a node is down or together with all processes, and is rebuilt from the nodes later, sometimes without
+    /// the node that is down.
     /// </summary>
     LoseCoordinator,
 

@@ -3,7 +3,8 @@ using KvCluster.Simulation.Cluster.Routing;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>The faults of a run, injected one after the other with the weights of its scenario, until everything is healed.</summary>
-internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Weight)[] mix, Replacements replacements, CoordinatorLoss loss, RoutedClient[] routed)
+internal sealed class ClusterFaults(
+    ClusterRun run, (ClusterFault Fault, int Weight)[] mix, Replacements replacements, CoordinatorLoss loss, RoutedClient[] routed)
 {
     private const long QuarantineWithinUs = 50_000;
 
@@ -154,9 +155,13 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
         ClusterFault.Crash or ClusterFault.Pause => node.IsUp,
         ClusterFault.Checkpoint => node.Replica is not null,
         ClusterFault.Transfer => Leader.Replica is not null,
-        ClusterFault.CutOffAndCrash or ClusterFault.Damage or ClusterFault.RestoreDisk or ClusterFault.Outdate or ClusterFault.FailDisk or ClusterFault.Replace or ClusterFault.Quarantine
-            or ClusterFault.DiskNoRoom or ClusterFault.DiskNoRoomAfterwards or ClusterFault.DiskErrorAfterwards or ClusterFault.DiskError or ClusterFault.DiskShortWrite or ClusterFault.DiskSyncLosesData or ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite
-            or ClusterFault.LoseDisk or ClusterFault.LoseCoordinator or ClusterFault.RestoreCoordinator or ClusterFault.RestoreCoordinatorRaised or ClusterFault.CrashInCall or ClusterFault.DamageSpare or ClusterFault.CutOffCaller or ClusterFault.FallBehind => false,
+        ClusterFault.CutOffAndCrash or ClusterFault.Damage
+            or ClusterFault.RestoreDisk or ClusterFault.Outdate or ClusterFault.FailDisk or ClusterFault.Replace or ClusterFault.Quarantine
+            or ClusterFault.DiskNoRoom
+            or ClusterFault.DiskNoRoomAfterwards or ClusterFault.DiskErrorAfterwards or ClusterFault.DiskError or ClusterFault.DiskShortWrite
+            or ClusterFault.DiskSyncLosesData or ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite
+            or ClusterFault.LoseDisk or ClusterFault.LoseCoordinator or ClusterFault.RestoreCoordinator or ClusterFault.RestoreCoordinatorRaised
+            or ClusterFault.CrashInCall or ClusterFault.DamageSpare or ClusterFault.CutOffCaller or ClusterFault.FallBehind => false,
         _ => true,
     };
 

@@ -56,14 +56,17 @@ internal sealed class ClusterHistory
         {
             case WriteOutcome.Applied:
                 Violation.Unless(etag > write.Floor, Rule.EtagsRise, $"write {write.Id} has etag {etag}, but {write.Floor} was answered before it was sent");
-                Violation.Unless(!_notApplied.Contains(write.Id), Rule.AppliedOnce, $"write {write.Id} was answered \"not applied\", and is acknowledged at {etag}");
+                Violation.Unless(
+                    !_notApplied.Contains(write.Id), Rule.AppliedOnce, $"write {write.Id} was answered \"not applied\", and is acknowledged at {etag}");
                 Answer(_acknowledged, write, result);
                 ServedUs = nowUs;
                 Answered(etag, nowUs);
                 break;
             case WriteOutcome.ConditionFailed:
-                Violation.Unless(etag >= write.Floor, Rule.Linearizable, $"the condition of write {write.Id} failed at {etag}, but {write.Floor} was answered before it was sent");
-                Violation.Unless(!_acknowledged.ContainsKey(write.Id), Rule.AppliedOnce, $"write {write.Id} was acknowledged, and its condition failed at {etag}");
+                Violation.Unless(etag >= write.Floor, Rule.Linearizable, $"the condition of write {write.Id} failed at {etag}, but {write.Floor} was answered "
+                    + $"before it was sent");
+                Violation.Unless(
+                    !_acknowledged.ContainsKey(write.Id), Rule.AppliedOnce, $"write {write.Id} was acknowledged, and its condition failed at {etag}");
                 Answer(_refused, write, result);
                 _notApplied.Add(write.Id);
                 Answered(etag, nowUs);
@@ -92,7 +95,8 @@ internal sealed class ClusterHistory
     /// <param name="nowUs">The run's time.</param>
     public void OnRead(int[] keys, ClusterRead read, Etag least, bool atFollower, long nowUs)
     {
-        Violation.Unless(read.Etag >= least, Rule.Linearizable, $"a read of keys {string.Join(' ', keys)} saw {read.Etag}, but {least} was answered before it was sent");
+        Violation.Unless(
+            read.Etag >= least, Rule.Linearizable, $"a read of keys {string.Join(' ', keys)} saw {read.Etag}, but {least} was answered before it was sent");
         _reads.Add((keys, read));
         if (!atFollower)
             ServedUs = nowUs;
@@ -139,7 +143,8 @@ internal sealed class ClusterHistory
         foreach (var (writeId, result) in _refused)
         {
             var (condition, etag) = (_writes[(int)writeId - 1].Condition!, result.Etag);
-            Violation.Unless(!condition.Holds(log.At(ClusterData.NameOf(condition.Key), etag)), Rule.Linearizable, $"the condition of write {writeId}, {condition}, failed at {etag}, where it holds");
+            Violation.Unless(!condition.Holds(log.At(ClusterData.NameOf(condition.Key), etag)), Rule.Linearizable, $"the condition of write {writeId}, "
+                + $"{condition}, failed at {etag}, where it holds");
         }
     }
 
@@ -156,17 +161,20 @@ internal sealed class ClusterHistory
         Violation.Unless(!_notApplied.Contains(write.Id), Rule.AppliedOnce, $"write {write.Id} was answered \"not applied\", and is at {etag}");
         var first = write.FirstOf(etag);
         if (write.Condition is { } condition)
-            Violation.Unless(condition.Holds(log.Before(ClusterData.NameOf(condition.Key), first)), Rule.Linearizable, $"write {write.Id} is applied at {first}, and just before {condition} does not hold");
+            Violation.Unless(condition.Holds(log.Before(ClusterData.NameOf(condition.Key), first)), Rule.Linearizable, $"write {write.Id} is applied at "
+                + $"{first}, and just before {condition} does not hold");
         var existed = write.Deletes ? write.Keys.Count(key => log.Before(ClusterData.NameOf(key), first).Exists) : 0;
         if (isAcknowledged)
-            Violation.Unless(existed == result.Deleted, Rule.Linearizable, $"write {write.Id} deletes {existed} keys at {first}, and {result.Deleted} was answered");
+            Violation.Unless(
+                existed == result.Deleted, Rule.Linearizable, $"write {write.Id} deletes {existed} keys at {first}, and {result.Deleted} was answered");
         for (var i = 0; i < write.Keys.Length; i++)
         {
             var (key, changed) = (ClusterData.NameOf(write.Keys[i]), write.At(first, i));
             var done = log.At(key, changed);
             // A range changes only keys that are there.
             var isChanged = write.Range is null || log.Before(key, first).Exists;
-            Violation.Unless((done.Etag == changed || !isChanged) && done.Exists != write.Deletes, Rule.CommittedStays, $"write {write.Id} at {etag} lacks its change of {key}");
+            Violation.Unless((done.Etag == changed || !isChanged) && done.Exists != write.Deletes, Rule.CommittedStays, $"write {write.Id} at {etag} lacks its "
+                + $"change of {key}");
         }
     }
 
@@ -181,17 +189,20 @@ internal sealed class ClusterHistory
                 continue;
             if (index == range.CountMax)
                 return;
-            Violation.Unless(index < scan.Entries.Count && scan.Entries[index].Key == key, Rule.Linearizable, $"a scan at {scan.Etag} has {(index < scan.Entries.Count ? scan.Entries[index].Key : "its end")} where {key} was committed");
+            Violation.Unless(index < scan.Entries.Count && scan.Entries[index].Key == key, Rule.Linearizable, $"a scan at {scan.Etag} has "
+                + $"{(index < scan.Entries.Count ? scan.Entries[index].Key : "its end")} where {key} was committed");
             CheckSame(committed, scan.Entries[index++].Found, key, scan.Etag);
         }
 
-        Violation.Unless(index == scan.Entries.Count, Rule.Linearizable, $"a scan at {scan.Etag} goes on with {(index < scan.Entries.Count ? scan.Entries[index].Key : "")} where nothing was committed");
+        Violation.Unless(index == scan.Entries.Count, Rule.Linearizable, $"a scan at {scan.Etag} goes on with "
+            + $"{(index < scan.Entries.Count ? scan.Entries[index].Key : "")} where nothing was committed");
     }
 
     private static void CheckSame(in CommittedLog.Version committed, in CommittedLog.Version found, string key, Etag etag)
     {
         var same = committed.Exists == found.Exists && (!found.Exists || (found.Etag == committed.Etag && found.Value.AsSpan().SequenceEqual(committed.Value)));
-        Violation.Unless(same, Rule.Linearizable, $"a read of {key} at {etag} gave write {ClusterData.WriteOf(found.Value)} of {found.Etag}, committed is {ClusterData.WriteOf(committed.Value)} of {committed.Etag}");
+        Violation.Unless(same, Rule.Linearizable, $"a read of {key} at {etag} gave write {ClusterData.WriteOf(found.Value)} of {found.Etag}, committed is "
+            + $"{ClusterData.WriteOf(committed.Value)} of {committed.Etag}");
     }
 
     private void Answer(Dictionary<long, WriteResult> answers, ClusterWrite write, WriteResult result)

@@ -134,14 +134,17 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>Its replica leads and accepts writes.</summary>
     public bool Serves => Replica is { IsServing: true };
 
-    public string State => $"replica {ReplicaId:x}{(Disk.IsDamaged ? ", damaged" : "")}{(Version.IsActive ? ", outdated" : "")}{(Lost ? ", lost" : Replica is null ? ", down" : $", epoch {Replica.Route.Epoch}, serves {Serves}")}";
+    public string State =>
+        $"replica {ReplicaId:x}{(Disk.IsDamaged ? ", damaged" : "")}{(Version.IsActive ? ", outdated" : "")}"
+            + (Lost ? ", lost" : Replica is null ? ", down" : $", epoch {Replica.Route.Epoch}, serves {Serves}");
 
     public void Start()
     {
         if (Lost || ReplicaId.IsNone || IsUp)
             return;
         var found = _run.Coordinator.FoundBy(Id);
-        IsWaiting = found is not { } coordinator || coordinator.Cluster.Recovery < Joined.Recovery || (Bound is { } bound && coordinator.Cluster.Recovery < bound.Recovery);
+        IsWaiting = found is not { } coordinator
+            || coordinator.Cluster.Recovery < Joined.Recovery || (Bound is { } bound && coordinator.Cluster.Recovery < bound.Recovery);
         if (IsWaiting)
         {
             // Somebody else starts it when the records are rebuilt.
@@ -363,7 +366,8 @@ internal sealed class ClusterNode : IDisposable
         Map = new ShardDirectorySnapshot(
             records.ToImmutableDictionary(static entry => entry.Item1.ShardId),
             own.OfType<ShardRoute>().ToImmutableDictionary(static route => route.ShardId),
-            _run.Nodes.ToImmutableDictionary(static node => node.Id, static node => new NodeRecord { NodeId = node.Id, Address = RoutedNetwork.AddressOf(node.Id) }),
+            _run.Nodes.ToImmutableDictionary(
+                static node => node.Id, static node => new NodeRecord { NodeId = node.Id, Address = RoutedNetwork.AddressOf(node.Id) }),
             revision: 0);
         _run.MapChanged(this);
     }
@@ -516,7 +520,8 @@ internal sealed class ClusterNode : IDisposable
     {
         var held = Disk.ReadControl();
         var (record, revision, _) = _run.Coordinator.FoundBy(Id)!.Value;
-        if (held is null || new Retirement(held.Generation, held.PromisedEpoch, new RecordVersion(held.Recovery, held.CoordinatorRevision)).WhyNot(record, revision, ReplicaId) is null)
+        if (held is null || new Retirement(held.Generation, held.PromisedEpoch, new RecordVersion(held.Recovery, held.CoordinatorRevision))
+            .WhyNot(record, revision, ReplicaId) is null)
             Empty();
         else
             _run.Time.After(_run.Random.NextInt64(50_000, 200_000), Start);

@@ -74,8 +74,10 @@ internal sealed class ClusterRun : ISimulation
             record.Replicas.Add(new ReplicaRecord { Replica = node * 11, Node = node, Created = true });
         Coordinator = new ClusterCoordinator(this, record);
         Network = new ClusterNetwork(this, _log);
-        _nodes = [.. Enumerable.Range(1, scenario.Nodes).Select(id => new ClusterNode(this, new((uint)id), id <= ReplicaCount ? new((ulong)id * 11) : ReplicaId.None))];
-        _clients = [.. Enumerable.Range(0, ClientCount).Select(client => new ClusterClient(this, _history, first: new(Conditions.PinnedCallers ? (uint)client + 1 : 1), hardlyWrites: client == 0))];
+        _nodes = [.. Enumerable.Range(1, scenario.Nodes)
+            .Select(id => new ClusterNode(this, new((uint)id), id <= ReplicaCount ? new((ulong)id * 11) : ReplicaId.None))];
+        _clients = [.. Enumerable.Range(0, ClientCount)
+            .Select(client => new ClusterClient(this, _history, first: new(Conditions.PinnedCallers ? (uint)client + 1 : 1), hardlyWrites: client == 0))];
         _sets = Conditions.HasSets ? new SetCaller(this) : null;
         _lives = Conditions.HasLives ? new LifeCaller(this) : null;
         // A replica tells one hub what it applies, and with routed callers that is its node's.
@@ -140,8 +142,10 @@ internal sealed class ClusterRun : ISimulation
 
     // A recovery of the coordinator's data adds multiples of its gap to both numbers of the record.
     public Activity Activity => new(
-        _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)(Coordinator.Record.Epoch % RecoveryPlan.Gap), Network.SnapshotsInstalled, Transfers,
-        (long)((Coordinator.Record.Generation - 1) % RecoveryPlan.Gap), _history.FollowerReads, _history.Repeats + (_transacts?.Repeated ?? 0), DigestsCompared, Unapplied, _sets?.Parts ?? 0, (_watch?.Events ?? 0) + _routedWatches.Sum(static watch => watch.Events));
+        _history.Writes,
+        _history.Reads, _history.Scans, _history.FailedConditions, (long)(Coordinator.Record.Epoch % RecoveryPlan.Gap), Network.SnapshotsInstalled, Transfers,
+        (long)((Coordinator.Record.Generation - 1) % RecoveryPlan.Gap), _history.FollowerReads, _history.Repeats + (_transacts?.Repeated ?? 0),
+        DigestsCompared, Unapplied, _sets?.Parts ?? 0, (_watch?.Events ?? 0) + _routedWatches.Sum(static watch => watch.Events));
 
     public Tally Tally { get; } = new();
 
@@ -184,7 +188,8 @@ internal sealed class ClusterRun : ISimulation
         }
         finally
         {
-            _end = string.Join('\n', _nodes.Select(node => $"node {node.Id}: {node.State}").Concat(_clients.Select(client => $"a client: {client.State}")).Concat(_routed.Select(client => client.State)));
+            _end = string.Join('\n', _nodes.Select(node => $"node {node.Id}: {node.State}")
+                .Concat(_clients.Select(client => $"a client: {client.State}")).Concat(_routed.Select(client => client.State)));
             Time.End();
             Transcript.End();
             foreach (var watch in _routedWatches)
@@ -247,7 +252,8 @@ internal sealed class ClusterRun : ISimulation
     public void OnAlarm(ClusterNode node, string text)
     {
         Trace($"node {node.Id}: {text}");
-        Violation.Unless(Coordinator.WasRestored || Coordinator.WasLost || _nodes.Any(static other => other.Disk.HasLost), Rule.GoesOn, $"node {node.Id}, though no disk has lost anything: {text}");
+        Violation.Unless(Coordinator.WasRestored || Coordinator.WasLost || _nodes.Any(static other => other.Disk.HasLost), Rule.GoesOn, $"node {node.Id}, "
+            + $"though no disk has lost anything: {text}");
     }
 
     public void Trace(string text) => Transcript.Line(NowUs, text);
@@ -299,7 +305,8 @@ internal sealed class ClusterRun : ISimulation
 
     private void Check()
     {
-        Violation.Unless(Agree(), Rule.Converges, $"no agreement after healing at {string.Join(", ", Members.Select(node => node.Published.Etag))}, {_clients.Count(client => !client.IsSettled)} callers wait");
+        Violation.Unless(Agree(), Rule.Converges, $"no agreement after healing at {string.Join(", ", Members.Select(node => node.Published.Etag))}, "
+            + $"{_clients.Count(client => !client.IsSettled)} callers wait");
         var digests = Members.ToArray().Select(node => node.Published.Digest()).Where(digest => digest is not null).Distinct().ToArray();
         Violation.Unless(digests.Length == 1, Rule.Converges, "the trees differ after healing");
         var whole = Members.First(node => !node.Disk.IsDamaged);

@@ -34,7 +34,8 @@ internal sealed record ClusterKeys(string From, string To)
 {
     /// <summary>Those of the keys from 0 up to a number that are in the range.</summary>
     public int[] Of(int keys) =>
-        [.. Enumerable.Range(0, keys).Where(key => string.CompareOrdinal(ClusterData.NameOf(key), From) >= 0 && string.CompareOrdinal(ClusterData.NameOf(key), To) < 0)];
+        [.. Enumerable.Range(0, keys)
+            .Where(key => string.CompareOrdinal(ClusterData.NameOf(key), From) >= 0 && string.CompareOrdinal(ClusterData.NameOf(key), To) < 0)];
 }
 
 /// <summary>A condition of a write.</summary>
@@ -53,5 +54,11 @@ internal sealed record ClusterCondition(int Key, ConditionKind Kind, Etag Etag, 
         _ => version.Exists && version.Value.AsSpan().SequenceEqual(Value),
     };
 
-    public override string ToString() => $"that key {Key} {Kind switch { ConditionKind.EtagEquals => $"has the etag {Etag}", ConditionKind.Exists => "is there", ConditionKind.Absent => "is absent", _ => $"has a value of {Value.Length} bytes" }}";
+    public override string ToString() => $"that key {Key} " + Kind switch
+    {
+        ConditionKind.EtagEquals => $"has the etag {Etag}",
+        ConditionKind.Exists => "is there",
+        ConditionKind.Absent => "is absent",
+        _ => $"has a value of {Value.Length} bytes",
+    };
 }

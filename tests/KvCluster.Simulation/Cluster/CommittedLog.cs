@@ -37,11 +37,15 @@ internal sealed class CommittedLog
     /// <summary>The ends of sessions, and when their records were first sent, in the run's time.</summary>
     public IReadOnlyList<(UInt128 Session, long SentUs)> SessionEnds => _sessionEnds;
 
-    /// <summary>The keys that expired: the number in the value, the etag of the put, the epoch of the end, and when the records of both were first sent, in the run's time.</summary>
+    /// <summary>
+    /// The keys that expired: the number in the value, the etag of the put, the epoch of the end, and when the records of both were first sent, in the run's
+    /// time.
+    /// </summary>
     public IReadOnlyList<(long Value, Etag Put, long PutSentUs, ulong Epoch, long SentUs)> Expiries => _expiries;
 
     /// <summary>The keys in the last state that are to expire, or that a session owns, each with its life.</summary>
-    public IReadOnlyList<string> Living => [.. _lives.Where(life => !life.Value.IsUnlimited && _versions[life.Key][^1].Exists).Select(static life => $"{life.Key} ({life.Value})")];
+    public IReadOnlyList<string> Living =>
+        [.. _lives.Where(life => !life.Value.IsUnlimited && _versions[life.Key][^1].Exists).Select(static life => $"{life.Key} ({life.Value})")];
 
     /// <summary>How many sessions with a lifetime are open in the last state.</summary>
     public int OpenSessions => _withLifetime.Count;
@@ -63,7 +67,8 @@ internal sealed class CommittedLog
         var bodies = new Stack<(byte[] Body, long SentUs)>();
         for (var etag = last; etag != Etag.None;)
         {
-            Violation.Unless(_sent.TryGetValue(etag, out var sent), Rule.CommittedStays, $"record {etag} is committed, and no replica has sent it to another one");
+            Violation.Unless(
+                _sent.TryGetValue(etag, out var sent), Rule.CommittedStays, $"record {etag} is committed, and no replica has sent it to another one");
             bodies.Push(sent);
             _ = RecordBody.TryReadHeader(sent.Body, out var header);
             etag = header.Previous;
@@ -153,7 +158,8 @@ internal sealed class CommittedLog
         Violation.Unless(version.Exists, Rule.LivesEnd, $"{key} ends at {etag} and does not exist");
         if (end.Code == OperationCode.Expire)
         {
-            Violation.Unless(version.Etag == end.Etag && life.ExpiryMilliseconds == end.ExpiryMilliseconds, Rule.LivesEnd, $"{key} expires at {etag} as of {end.Etag}, and was changed by {version.Etag}");
+            Violation.Unless(version.Etag == end.Etag && life.ExpiryMilliseconds == end.ExpiryMilliseconds, Rule.LivesEnd, $"{key} expires at {etag} as of "
+                + $"{end.Etag}, and was changed by {version.Etag}");
             Violation.Unless((ulong)shardTime / 1_000 >= end.ExpiryMilliseconds, Rule.LivesEnd, $"{key} expires at {etag} before its time");
             _expiries.Add((ClusterData.WriteOf(version.Value), version.Etag, _putSentUs[key], etag.Epoch, sentUs));
         }
@@ -199,7 +205,8 @@ internal sealed class CommittedLog
         else
         {
             members.RemoveWhere(other => string.CompareOrdinal(other, member) < 0);
-            Violation.Unless(members.Count > 0 && members.Count < before, Rule.CommittedStays, $"a part of the {before} members of {key} is deleted at {etag}, and {members.Count} are left");
+            Violation.Unless(members.Count > 0 && members.Count < before, Rule.CommittedStays, $"a part of the {before} members of {key} is deleted at {etag}, "
+                + $"and {members.Count} are left");
         }
 
         if (deletes)

@@ -5,8 +5,8 @@ namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
 /// The coordinator's data is lost, and an operator has it rebuilt: from all nodes, or without one that is down or only unreachable. The plan is the host's own
-/// (<see cref="RecoveryPlan"/>), and so are the answers of the nodes. If it refuses, the operator does what it asks for, and tries again. Meanwhile recoveries end early, the lost
-/// store comes back to some nodes, and the rebuilt one is lost too.
+/// (<see cref="RecoveryPlan"/>), and so are the answers of the nodes. If it refuses, the operator does what it asks for, and tries again. Meanwhile recoveries
+/// end early, the lost store comes back to some nodes, and the rebuilt one is lost too.
 /// </summary>
 internal sealed class CoordinatorLoss(ClusterRun run)
 {

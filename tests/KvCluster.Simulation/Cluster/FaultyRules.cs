@@ -12,11 +12,13 @@ internal sealed class FaultyRules(InjectedBug bug) : StoreRules
 {
     public override bool RemembersLoss => bug != InjectedBug.LossForgotten;
 
-    public override bool MayReport(bool isOldestDone, bool isAnyDone) => base.MayReport(isOldestDone, isAnyDone) || (bug == InjectedBug.ReportOutOfOrder && isAnyDone);
+    public override bool MayReport(bool isOldestDone, bool isAnyDone) =>
+        base.MayReport(isOldestDone, isAnyDone) || (bug == InjectedBug.ReportOutOfOrder && isAnyDone);
 
     public override CheckpointPosition RecoversFrom(PageStore pages) => bug == InjectedBug.RecycleByNewerMeta ? pages.Covered : base.RecoversFrom(pages);
 
-    public override RecordRef PrecedesEpoch(RecordRef last, RecordRef published) => bug == InjectedBug.ReuseChangeNumber ? published : base.PrecedesEpoch(last, published);
+    public override RecordRef PrecedesEpoch(RecordRef last, RecordRef published) =>
+        bug == InjectedBug.ReuseChangeNumber ? published : base.PrecedesEpoch(last, published);
 }
 
 /// <summary>The rules of a shard's driver, with one of them wrong.</summary>

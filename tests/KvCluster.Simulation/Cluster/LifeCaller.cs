@@ -4,9 +4,9 @@ using KvCluster.Storage.Sessions;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// A caller of whole replicas that puts keys which expire, keys that a session owns, and keeps sessions alive for a while. It tries a request once, at the node that it takes for the
-/// leader, so what became of it may remain unknown. At the end the committed records are compared with what it was told, by the run's time and not by any clock of the nodes: nothing ends
-/// early, each only once, what is due ends soon while somebody leads, and in the end everything has ended.
+/// A caller of whole replicas that puts keys which expire, keys that a session owns, and keeps sessions alive for a while. It tries a request once, at the node
+/// that it takes for the leader, so what became of it may remain unknown. At the end the committed records are compared with what it was told, by the run's
+/// time and not by any clock of the nodes: nothing ends early, each only once, what is due ends soon while somebody leads, and in the end everything has ended.
 /// </summary>
 internal sealed class LifeCaller(ClusterRun run)
 {
@@ -55,7 +55,8 @@ internal sealed class LifeCaller(ClusterRun run)
         foreach (var (session, sentUs) in log.SessionEnds)
         {
             if (_kept.TryGetValue(session, out var keptUs))
-                Violation.Unless(sentUs - keptUs >= LifetimeMs * 1_000L, Rule.LivesEnd, $"a session ends {(sentUs - keptUs) / 1_000} ms after a KeepAlive that was answered, and lives for {LifetimeMs} ms");
+                Violation.Unless(sentUs - keptUs >= LifetimeMs * 1_000L, Rule.LivesEnd, $"a session ends {(sentUs - keptUs) / 1_000} ms after a KeepAlive that "
+                    + $"was answered, and lives for {LifetimeMs} ms");
         }
         foreach (var (value, put, putSentUs, epoch, sentUs) in log.Expiries)
         {
@@ -64,8 +65,10 @@ internal sealed class LifeCaller(ClusterRun run)
             Violation.Unless(livedUs >= ttlMs * 1_000L, Rule.LivesEnd, $"a key ends {livedUs / 1_000} ms after it was put for {ttlMs} ms");
             // A clock that is slow, and a leader that was told by one.
             var driftUs = ttlMs * 1_000L * 3 * run.Conditions.DriftPermille / 1_000;
-            var mostUs = (ttlMs * 1_000L) + driftUs + (LateMsMax * 1_000) + (ReadsAhead * run.Nodes[0].Disk.PrefetchUs) + UnledUs(putSentUs, sentUs) + ((long)(epoch - put.Epoch) * TimeRecordMs * 1_000);
-            Violation.Unless(sentUs - putSentUs <= mostUs, Rule.LivesEnd, $"a key ends {(sentUs - putSentUs) / 1_000} ms after it was put for {ttlMs} ms by {put}, at most {mostUs / 1_000} ms after it");
+            var mostUs = (ttlMs * 1_000L) + driftUs + (LateMsMax * 1_000)
+                + (ReadsAhead * run.Nodes[0].Disk.PrefetchUs) + UnledUs(putSentUs, sentUs) + ((long)(epoch - put.Epoch) * TimeRecordMs * 1_000);
+            Violation.Unless(sentUs - putSentUs <= mostUs, Rule.LivesEnd, $"a key ends {(sentUs - putSentUs) / 1_000} ms after it was put for {ttlMs} ms by "
+                + $"{put}, at most {mostUs / 1_000} ms after it");
         }
         Violation.Unless(log.Living.Count == 0, Rule.LivesEnd, $"{string.Join(", ", log.Living)} live on");
         Violation.Unless(log.OpenSessions == 0, Rule.LivesEnd, $"{log.OpenSessions} sessions with a lifetime live on");

@@ -71,7 +71,8 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
                 Records = this,
                 RouteChanged = _ => node.RenewMap(),
                 Telemetry = new ShardTelemetry(new(node.Id.Value), context.Metrics),
-                Failed = failure => _ = node.Disk.Files.IsOff ? failure : throw new Violation(Rule.GoesOn, $"the other shard on node {node.Id} stops: {failure.Message}"),
+                Failed = failure =>
+                    _ = node.Disk.Files.IsOff ? failure : throw new Violation(Rule.GoesOn, $"the other shard on node {node.Id} stops: {failure.Message}"),
             },
             _store, _record, _revision);
         _heardUs = run.NowUs;

@@ -31,7 +31,9 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     public void Begin()
     {
         _catchUp = null;
-        _majority = new StayingMajority(node.Id, other => run.NodeOf(other).IsUp && !run.Network.IsCut(node.Id, other) && !run.Network.IsCut(other, node.Id), static _ => false, node.Clock);
+        _majority = new StayingMajority(
+            node.Id,
+            other => run.NodeOf(other).IsUp && !run.Network.IsCut(node.Id, other) && !run.Network.IsCut(other, node.Id), static _ => false, node.Clock);
     }
 
     /// <summary>The replica is gone.</summary>
@@ -60,7 +62,8 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 
         WithView(replica, view =>
         {
-            if (ReplacementSteps.Foresee(view.Record, request, Replacements.Voters, last: null) is null && Due(view, new ReplacementSteps(view.Record, request, Replacements.Voters), request.To) is { } change)
+            if (ReplacementSteps.Foresee(view.Record, request, Replacements.Voters, last: null) is null
+                && Due(view, new ReplacementSteps(view.Record, request, Replacements.Voters), request.To) is { } change)
                 Change(replica, view, change);
         });
     });
@@ -100,7 +103,9 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         }))));
     });
 
-    /// <summary>Who rebuilds the coordinator's record asks it, and it binds itself and answers as NodeReporter does. A process that is down does not answer.</summary>
+    /// <summary>
+    /// Who rebuilds the coordinator's record asks it, and it binds itself and answers as NodeReporter does. A process that is down does not answer.
+    /// </summary>
     public void Report(RecoveryClaim claim, Action<NodeReport> answer)
     {
         if (!node.IsUp && !node.IsWaiting && !node.IsThere)
@@ -115,19 +120,24 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
             }
 
             if (node.Replica is not { Failure: null } replica)
-                Done(ReportOf(node.Disk.ReadControl() is { } control ? NodeReporter.Of(Shard, control, node.Lost || node.IsUp ? "it is lost" : "") : null, node.Known));
+                Done(ReportOf(
+                    node.Disk.ReadControl() is { } control ? NodeReporter.Of(Shard, control, node.Lost || node.IsUp ? "it is lost" : "") : null, node.Known));
             else
-                node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed => WithPromises(replica, promises => Done(ReportOf(NodeReporter.Of(Shard, promises, promises.Leads && confirmed is not null), Newer(promises.Record, node.Known)))));
+                node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed => WithPromises(replica, promises => Done(
+                    ReportOf(NodeReporter.Of(Shard, promises, promises.Leads && confirmed is not null), Newer(promises.Record, node.Known)))));
         });
     }
 
-    /// <summary>The replica has stopped for good. From now on it does not count, and neither does one that stopped before. The rest must be a majority.</summary>
+    /// <summary>
+    /// The replica has stopped for good. From now on it does not count, and neither does one that stopped before. The rest must be a majority.
+    /// </summary>
     public void OnQuarantined()
     {
         run.Tally.Count(ClusterFault.Quarantine);
         var voters = run.Coordinator.Record.Replicas.Where(static replica => !replica.Learner).ToArray();
         var staying = voters.Count(voter => voter.NodeId != node.Id && run.NodeOf(voter.NodeId) is { Lost: false } other && other.ReplicaId == voter.ReplicaId);
-        Violation.Unless(staying * 2 > voters.Length, Rule.Available, $"the replica on node {node.Id} was quarantined, and of {voters.Length} voters {staying} are left");
+        Violation.Unless(
+            staying * 2 > voters.Length, Rule.Available, $"the replica on node {node.Id} was quarantined, and of {voters.Length} voters {staying} are left");
         node.Lose(WhyQuarantined);
     }
 
@@ -169,7 +179,8 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         node.Events.Poll(replica.Orders.ChangeReplicasAsync(change), static _ => { });
     }
 
-    private bool IsAway(NodeId other) => other != node.Id && (!run.NodeOf(other).IsThere || run.Network.IsCut(node.Id, other) || run.Network.IsCut(other, node.Id));
+    private bool IsAway(NodeId other) =>
+        other != node.Id && (!run.NodeOf(other).IsThere || run.Network.IsCut(node.Id, other) || run.Network.IsCut(other, node.Id));
 
     private NodeReport ReportOf(KeptReplica? replica, ShardRecord? record)
     {
@@ -180,7 +191,8 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
             Cluster = node.Joined,
             Coordinator = new CoordinatorState(),
             // It may not have heard yet of a node that has no replica.
-            Nodes = { run.Nodes.Where(other => !other.ReplicaId.IsNone || run.Random.Next(4) != 0).Select(static other => new NodeRecord { NodeId = other.Id }) },
+            Nodes = { run.Nodes.Where(other => !other.ReplicaId.IsNone || run.Random.Next(4) != 0).Select(
+                static other => new NodeRecord { NodeId = other.Id }) },
         };
         if (replica is not null)
             report.Replicas.Add(replica);

@@ -1,6 +1,8 @@
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>A node's clocks: the boot clock is the run's time with a drift, and what was skipped of it, and the wall clock has whatever time it was set to.</summary>
+/// <summary>
+/// A node's clocks: the boot clock is the run's time with a drift, and what was skipped of it, and the wall clock has whatever time it was set to.
+/// </summary>
 internal sealed class NodeClock(ClusterRun run, int driftPermille) : TimeProvider
 {
     public TimeSpan WallOffset { get; set; }

@@ -64,7 +64,9 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
     /// <summary>The longest time that a background work item takes.</summary>
     public long BackgroundUs => _verifiesSlowly ? SlowVerificationUs : PrefetchUs;
 
-    /// <summary>The longest time that a work item takes which reads pages ahead. It has a thread of its own, so what is verified slowly does not delay it.</summary>
+    /// <summary>
+    /// The longest time that a work item takes which reads pages ahead. It has a thread of its own, so what is verified slowly does not delay it.
+    /// </summary>
     public long PrefetchUs => 5 * run.Conditions.SyncUs;
 
     public ReplicaStore OpenStore(StoreContext context)
@@ -166,8 +168,8 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
     }
 
     /// <summary>
-    /// One of the next calls fails, in this process or the next. If the failure is reported, and is not a want of space, the process must end. If not, it may be detected
-    /// later and may cost this replica.
+    /// One of the next calls fails, in this process or the next. If the failure is reported, and is not a want of space, the process must end. If not, it may
+    /// be detected later and may cost this replica.
     /// </summary>
     public void Err(ClusterFault fault)
     {

@@ -87,12 +87,14 @@ internal sealed class NodeEvents(ClusterRun run, ClusterNode node)
         _whilePaused.Clear();
     }
 
-    // An answer that is an exception is allowed if the replica stops at once or had stopped before, or if a disk is full. A working replica answers with values.
+    // An answer that is an exception is allowed if the replica stops at once or had stopped before, or if a disk is full. A working replica answers with
+    // values.
     private void CheckExcused(Exception error)
     {
         if (error is StorageIoException { IsDiskFull: true })
             return;
-        // Looked at with the other waits, and not in a step of its own: this answer may have come from the thread pool, so that one of two runs sees it a poll later.
+        // Looked at with the other waits, and not in a step of its own: this answer may have come from the thread pool, so that one of two runs sees it a poll
+        // later.
         var untilUs = run.NowUs + ToldWithinUs;
         Until(() =>
         {

@@ -17,7 +17,8 @@ internal sealed class NodeTransport(ClusterRun run, ClusterNode node) : IPeerTra
     {
         if (run.Bug == InjectedBug.BodiesHeldBack && run.Network.IsCut(node.Id, to))
             _heldBackUntilUs[to] = run.NowUs + HeldBackUs;
-        if (run.NowUs >= _heldBackUntilUs.GetValueOrDefault(to) || frame.PayloadCase is not (Frame.PayloadOneofCase.Append or Frame.PayloadOneofCase.Probe or Frame.PayloadOneofCase.SnapshotChunk))
+        if (run.NowUs >= _heldBackUntilUs.GetValueOrDefault(to)
+            || frame.PayloadCase is not (Frame.PayloadOneofCase.Append or Frame.PayloadOneofCase.Probe or Frame.PayloadOneofCase.SnapshotChunk))
             run.Network.Send(node.Id, to, frame);
     }
 }
@@ -27,11 +28,13 @@ internal sealed class NodeCoordination(ClusterRun run, ClusterNode node) : IShar
 {
     private readonly ulong _process = node.Process;
 
-    public void Read(ShardId shard, Action<ShardRecordRead> done) => run.Coordinator.Read(node.Id, InProcess<ShardRecordRead>(read => done(node.Believe(read))));
+    public void Read(ShardId shard, Action<ShardRecordRead> done) =>
+        run.Coordinator.Read(node.Id, InProcess<ShardRecordRead>(read => done(node.Believe(read))));
 
     public void CompareAndSet(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done)
     {
-        var told = InProcess<CompareAndSetResult>(result => done(result.Outcome == SetOutcome.Won && !node.TryKeep(record) ? new CompareAndSetResult(SetOutcome.Unknown, 0) : result));
+        var told = InProcess<CompareAndSetResult>(
+            result => done(result.Outcome == SetOutcome.Won && !node.TryKeep(record) ? new CompareAndSetResult(SetOutcome.Unknown, 0) : result));
         if (node.Bound is not null)
             run.Time.After(1, () => told(new CompareAndSetResult(SetOutcome.Lost, 0)));
         else

@@ -69,7 +69,8 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
     public void Touch(string key, int ttlMs, Action<WriteResult> done) => Change(request => request.Touch(Encoding.ASCII.GetBytes(key), (ulong)ttlMs), done);
 
     /// <summary>Opens a session with a lifetime.</summary>
-    public void OpenSession(UInt128 session, SessionOwner owner, ulong lifetimeMs, Action<WriteResult> done) => Change(request => request.OpenSession(session, owner, lifetimeMs), done);
+    public void OpenSession(UInt128 session, SessionOwner owner, ulong lifetimeMs, Action<WriteResult> done) =>
+        Change(request => request.OpenSession(session, owner, lifetimeMs), done);
 
     /// <summary>Keeps a session alive. Gives its lifetime, 0 if it does not exist, or a negative number if nothing is known.</summary>
     public void KeepAlive(UInt128 session, Action<long> done) => node.Events.Deliver(() =>
@@ -100,7 +101,9 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
                 done(kept.IsEnding ? -1 : (long)leftMs[0]);
             else
                 node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed => node.UnlessStopped(
-                    () => done(confirmed is not null && replica.Sessions.TryAnswer(lifetimes, sessions, leftMs, isConfirmed: true, out kept) && !kept.IsEnding ? (long)leftMs[0] : -1), () => done(-1)));
+                    () => done(confirmed is not null && replica.Sessions.TryAnswer(lifetimes, sessions, leftMs, isConfirmed: true, out kept) && !kept.IsEnding
+                        ? (long)leftMs[0]
+                        : -1), () => done(-1)));
         }
     });
 

@@ -58,7 +58,8 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
         run.Trace($"the replica of node {node.Id} stops: {failure.Message}");
         run.Tally.Count(ClusterFault.Outdate);
         run.Unapplied++;
-        Violation.Unless(failure.Message == WhyUnreadable, Rule.GoesOn, $"the replica on node {node.Id} could not apply a record, and stops for another reason: {failure.Message}");
+        Violation.Unless(failure.Message == WhyUnreadable, Rule.GoesOn, $"the replica on node {node.Id} could not apply a record, and stops for another "
+            + $"reason: {failure.Message}");
         if (node.Neighbour is { IsServing: true } neighbour)
         {
             var before = neighbour.Acknowledged;
@@ -72,7 +73,8 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
         request.Put(ClusterData.Key(0), ClusterData.Value(0));
         var refused = stopped.Writes.SubmitAsync(request);
         Violation.Unless(
-            refused.IsCompletedSuccessfully && refused.Result.Outcome == WriteOutcome.Stopped, Rule.GoesOn, $"the replica on node {node.Id} has stopped and does not refuse a write");
+            refused.IsCompletedSuccessfully && refused.Result.Outcome == WriteOutcome.Stopped,
+            Rule.GoesOn, $"the replica on node {node.Id} has stopped and does not refuse a write");
         // It also completes on the thread pool, and does not affect the course.
         node.Events.Poll(stopped.Report.StatusAsync(digest: false, detail: false, CancellationToken.None), status => Violation.Unless(
             status is { Role: Role.Failed, Failure: WhyUnreadable }, Rule.GoesOn, $"the replica on node {node.Id} has stopped, and its status is {status}"));

@@ -46,7 +46,8 @@ internal readonly struct PublishedState(ClusterNode node)
                 continue;
             var found = cursor.MoveNext() ? ClusterData.Found(cursor.Value) : default;
             Violation.Unless(
-                found.Exists && Encoding.ASCII.GetString(cursor.Key) == key && found.Etag == committed.Etag && found.Value.AsSpan().SequenceEqual(committed.Value),
+                found.Exists
+                    && Encoding.ASCII.GetString(cursor.Key) == key && found.Etag == committed.Etag && found.Value.AsSpan().SequenceEqual(committed.Value),
                 Rule.CommittedStays, $"the tree of node {node.Id} does not hold what was committed under {key} at {committed.Etag}");
         }
 

@@ -49,7 +49,8 @@ internal sealed class Replacements(ClusterRun run)
         }
 
         var record = goesOn ? run.Coordinator.OldRecord : run.Coordinator.Record;
-        foreach (var replica in record.Replicas.Where(replica => !replica.Created && (!goesOn || (run.Coordinator.ShowsOldTo(replica.NodeId) && NodeOf(replica).Bound is null))))
+        foreach (var replica in record.Replicas.Where(
+            replica => !replica.Created && (!goesOn || (run.Coordinator.ShowsOldTo(replica.NodeId) && NodeOf(replica).Bound is null))))
         {
             if (NodeOf(replica).ReplicaId != replica.ReplicaId)
                 NodeOf(replica).Create(replica.ReplicaId);

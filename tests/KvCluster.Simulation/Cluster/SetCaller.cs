@@ -3,8 +3,8 @@ using KvCluster.Storage.Sessions;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// A caller of whole replicas that fills sets until they are trees, and has them deleted, which takes several records each. It tries a request once, at the node that it
-/// takes for the leader, so what became of it may remain unknown. At the end the answers are compared with the committed records.
+/// A caller of whole replicas that fills sets until they are trees, and has them deleted, which takes several records each. It tries a request once, at the
+/// node that it takes for the leader, so what became of it may remain unknown. At the end the answers are compared with the committed records.
 /// </summary>
 internal sealed class SetCaller(ClusterRun run)
 {

@@ -9,9 +9,12 @@ internal static class SnapshotScenarios
 {
     public static IReadOnlyList<ClusterScenario> All { get; } =
     [
-        new("nodes-snapshots", "F20 F40", 4, 3, static random => ClusterConditions.BadNetwork(random) with { RetainedJournalBytes = 0, SegmentBytesMax = 16 << 10, SyncUs = 1_000 },
+        new(
+            "nodes-snapshots", "F20 F40", 4, 3,
+            static random => ClusterConditions.BadNetwork(random) with { RetainedJournalBytes = 0, SegmentBytesMax = 16 << 10, SyncUs = 1_000 },
         [
-            (ClusterFault.FallBehind, 8), (ClusterFault.CutOff, 1), (ClusterFault.Crash, 2), (ClusterFault.SlowVerification, 3), (ClusterFault.FillDisk, 2), (ClusterFault.Damage, 1),
+            (ClusterFault.FallBehind, 8),
+            (ClusterFault.CutOff, 1), (ClusterFault.Crash, 2), (ClusterFault.SlowVerification, 3), (ClusterFault.FillDisk, 2), (ClusterFault.Damage, 1),
         ]),
         new("nodes-snapshots-replaced", "F25 F40", 2, 4, ClusterConditions.Any,
         [

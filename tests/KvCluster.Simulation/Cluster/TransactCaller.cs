@@ -125,7 +125,8 @@ internal sealed class TransactCaller(ClusterRun run)
                     Repeated++;
                     Violation.Unless(
                         first.Equals(result), Rule.AppliedOnce,
-                        $"transaction {number} was answered {first} with {first.Results?.Length} bytes of results, and then {result} with {result.Results?.Length}");
+                        $"transaction {number} was answered {first} with {first.Results?.Length} bytes of results, and then {result} with "
+                        + $"{result.Results?.Length}");
                 }
                 _answer ??= result;
                 _made[number] = true;

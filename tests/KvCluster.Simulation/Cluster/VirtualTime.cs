@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// One queue of timed events, and a clock that jumps from each event to the next. Only the thread that made it may use it: what goes on on another thread does so
-/// at another moment in each run, so that two runs of a seed differ.
+/// One queue of timed events, and a clock that jumps from each event to the next. Only the thread that made it may use it: what goes on on another thread does
+/// so at another moment in each run, so that two runs of a seed differ.
 /// </summary>
 internal sealed class VirtualTime(Action<long> stepped) : TimeProvider
 {

@@ -12,10 +12,10 @@ using KvCluster.Wire;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// A caller that watches the shard at one replica after the other, each time after the position that it has come to. At the end what it was given is compared with the
-/// committed records: every change once and in order, and with each position exactly the changes up to it. Some of its watches begin with the entries that there are, a
-/// few at a time, in one snapshot after the other and at one replica after the other: what a reader then has is compared with the committed state of every key, when the
-/// entries are complete and at the end. It draws from a random sequence of its own.
+/// A caller that watches the shard at one replica after the other, each time after the position that it has come to. At the end what it was given is compared
+/// with the committed records: every change once and in order, and with each position exactly the changes up to it. Some of its watches begin with the entries
+/// that there are, a few at a time, in one snapshot after the other and at one replica after the other: what a reader then has is compared with the committed
+/// state of every key, when the entries are complete and at the end. It draws from a random sequence of its own.
 /// </summary>
 internal sealed class WatchCaller(ClusterRun run, int seed)
 {
@@ -59,19 +59,22 @@ internal sealed class WatchCaller(ClusterRun run, int seed)
             for (var index = 0; index < Math.Max(expected.Count, chain.Seen.Count); index++)
             {
                 var (committed, seen) = (index < expected.Count ? expected[index] : default, index < chain.Seen.Count ? chain.Seen[index] : default);
-                Violation.Unless(committed == seen, Rule.CommittedStays, $"a watch from {chain.Start} to {chain.Position} was given {seen.Key} {seen.Etag} where {committed.Key} {committed.Etag} is committed");
+                Violation.Unless(committed == seen, Rule.CommittedStays, $"a watch from {chain.Start} to {chain.Position} was given {seen.Key} {seen.Etag} "
+                    + $"where {committed.Key} {committed.Etag} is committed");
             }
             foreach (var (position, count) in chain.Marks)
             {
                 var upTo = expected.Count(one => one.Etag <= position);
-                Violation.Unless(upTo == count, Rule.CommittedStays, $"a watch from {chain.Start} was told the position {position} after {count} events, and there are {upTo} up to it");
+                Violation.Unless(upTo == count, Rule.CommittedStays, $"a watch from {chain.Start} was told the position {position} after {count} events, and "
+                    + $"there are {upTo} up to it");
             }
         }
     }
 
     private void Next()
     {
-        if (_at is var (node, replica, hub, _) && (node.Replica != replica || replica.Failure is not null || _random.Next(IsBeginning ? LeavesBeginningInOneOf : LeavesInOneOf) == 0))
+        if (_at is var (node, replica, hub, _)
+            && (node.Replica != replica || replica.Failure is not null || _random.Next(IsBeginning ? LeavesBeginningInOneOf : LeavesInOneOf) == 0))
             Leave(hub);
         if (_at is null)
             Begin();
@@ -174,7 +177,8 @@ internal sealed class WatchCaller(ClusterRun run, int seed)
                     Leave(hub);
                     break;
                 case TailState.Foreign:
-                    throw new Violation(Rule.CommittedStays, $"a watch was given the position {_chains[^1].Position} in its beginning, which is not in the history");
+                    throw new Violation(
+                        Rule.CommittedStays, $"a watch was given the position {_chains[^1].Position} in its beginning, which is not in the history");
                 default:
                     Leave(hub);
                     break;
@@ -227,7 +231,8 @@ internal sealed class WatchCaller(ClusterRun run, int seed)
                 chain.Take(page.Runs, page.Position);
                 break;
             case TailState.Compacted:
-                Violation.Unless(page.Oldest > chain.Position, Rule.GoesOn, $"a watch after {chain.Position} is refused, although the journal begins after {page.Oldest}");
+                Violation.Unless(
+                    page.Oldest > chain.Position, Rule.GoesOn, $"a watch after {chain.Position} is refused, although the journal begins after {page.Oldest}");
                 chain.IsEnded = true;
                 Leave(hub);
                 break;
@@ -257,7 +262,8 @@ internal sealed class WatchCaller(ClusterRun run, int seed)
         public void Apply(WatchResponse entries)
         {
             foreach (var entry in entries.Events)
-                Violation.Unless(_view.TryAdd(entry.Key.ToStringUtf8(), new Etag(entry.Etag.Epoch, entry.Etag.Change)), Rule.CommittedStays, $"a watch was given the entry {entry.Key.ToStringUtf8()} twice");
+                Violation.Unless(_view.TryAdd(entry.Key.ToStringUtf8(), new Etag(entry.Etag.Epoch, entry.Etag.Change)), Rule.CommittedStays, $"a watch was "
+                    + $"given the entry {entry.Key.ToStringUtf8()} twice");
         }
 
         public void Apply(List<WatchRun> runs)

@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// What a reader of a watch has that begins with the entries that there are, as it applies what it is told. When the entries are complete it is compared with the committed
-/// state of every key.
+/// What a reader of a watch has that begins with the entries that there are, as it applies what it is told. When the entries are complete it is compared with
+/// the committed state of every key.
 /// </summary>
 internal sealed class WatchedView
 {
@@ -50,6 +50,7 @@ internal sealed class WatchedView
                 _keys.TryGetValue(key, out var etag) && etag == version.Etag, Rule.CommittedStays,
                 $"{watch} whose entries are complete at {position} has {key} with {etag}, and {version.Etag} is committed");
         }
-        Violation.Unless(count == _keys.Count, Rule.CommittedStays, $"{watch} whose entries are complete at {position} has {_keys.Count} keys, and there are {count}");
+        Violation.Unless(
+            count == _keys.Count, Rule.CommittedStays, $"{watch} whose entries are complete at {position} has {_keys.Count} keys, and there are {count}");
     }
 }

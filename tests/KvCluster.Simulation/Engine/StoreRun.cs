@@ -22,8 +22,8 @@ namespace KvCluster.Simulation.Engine;
 /// has found the loss must find it again at its next start.
 /// </summary>
 /// <remarks>
-/// In the other kind of run calls to the disk also fail for want of space, some of them although all that they do has happened, or a part. Such a disk ends no store, and
-/// what was refused is not there.
+/// In the other kind of run calls to the disk also fail for want of space, some of them although all that they do has happened, or a part. Such a disk ends no
+/// store, and what was refused is not there.
 /// </remarks>
 internal sealed class StoreRun : ISimulation
 {
@@ -119,7 +119,8 @@ internal sealed class StoreRun : ISimulation
     {
         _disk.CrashAtCall = _disk.Calls + _random.Next(1, Rarely(CrashWithinCalls));
         if (_failsButArrives)
-            _disk.Fault = call => !call.Changes || _random.Next(NoRoomInOneOf) != 0 ? DiskFault.None : _random.Next(3) == 0 ? DiskFault.NoRoom : DiskFault.NoRoomAfterwards;
+            _disk.Fault = call =>
+                !call.Changes || _random.Next(NoRoomInOneOf) != 0 ? DiskFault.None : _random.Next(3) == 0 ? DiskFault.NoRoom : DiskFault.NoRoomAfterwards;
         StandaloneStore store;
         try
         {
@@ -143,7 +144,8 @@ internal sealed class StoreRun : ISimulation
         Begin();
         Time.RunUntil(endUs, () => _disk.IsOff || store.Failure.IsCompleted);
         Violation.Unless(
-            _disk.IsOff || !store.Failure.IsCompleted, Rule.GoesOn, $"life {_lives}: the store ends by itself: {(store.Failure.IsCompleted ? store.Failure.Result.Message : "")}");
+            _disk.IsOff || !store.Failure.IsCompleted,
+            Rule.GoesOn, $"life {_lives}: the store ends by itself: {(store.Failure.IsCompleted ? store.Failure.Result.Message : "")}");
 
         // Answered when the store leads and has applied its whole journal.
         void Begin()
@@ -210,7 +212,8 @@ internal sealed class StoreRun : ISimulation
             disk.SyncDirectory("/");
         }
 
-        return new StoreContext(FaultyFiles.Of(disk, _bug), writer, lanes, checkpoints, Time, NullLogger.Instance, options, completions) { Rules = new FaultyRules(_bug) };
+        return new StoreContext(
+            FaultyFiles.Of(disk, _bug), writer, lanes, checkpoints, Time, NullLogger.Instance, options, completions) { Rules = new FaultyRules(_bug) };
     }
 
     // While one lane writes, all others continue, so a later write may be durable first, and answered if it is reported. Then power may be lost in
@@ -270,7 +273,8 @@ internal sealed class StoreRun : ISimulation
                 continue;
             if (rangeEnd is not null)
             {
-                foreach (var gone in expected.Keys.Where(other => string.CompareOrdinal(other, key) >= 0 && string.CompareOrdinal(other, rangeEnd) < 0).ToArray())
+                foreach (var gone in expected.Keys.Where(other => string.CompareOrdinal(other, key) >= 0
+                    && string.CompareOrdinal(other, rangeEnd) < 0).ToArray())
                     expected.Remove(gone);
             }
             else if (value is null)
@@ -363,7 +367,8 @@ internal sealed class StoreRun : ISimulation
                 continue;
             Transcript.Line(Time.NowUs, $"a bit of {path} flips, and a record is lost");
             disk.Restart(UnsyncedWrites.Kept);
-            Violation.Unless(!Opens(disk, mayRecover: false), Rule.CommittedStays, $"a bit of {path} has flipped and a record is lost, but the next start does not report it");
+            Violation.Unless(!Opens(disk, mayRecover: false), Rule.CommittedStays, $"a bit of {path} has flipped and a record is lost, but the next start does "
+                + $"not report it");
             return;
         }
     }

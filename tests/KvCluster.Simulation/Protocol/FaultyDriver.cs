@@ -50,7 +50,8 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
     {
         foreach (var effect in Bug == InjectedBug.DigestBehindRecord ? effects.OrderBy(static effect => effect is Effect.TakeDigest) : effects.AsEnumerable())
             yield return effect;
-        if (Bug != InjectedBug.PromiseNotSynced || _prepare is not { } prepare || prepare.Epoch != core.Epoch || synced.PromisedEpoch >= core.Epoch || core.Role != ReplicaRole.Follower)
+        if (Bug != InjectedBug.PromiseNotSynced
+            || _prepare is not { } prepare || prepare.Epoch != core.Epoch || synced.PromisedEpoch >= core.Epoch || core.Role != ReplicaRole.Follower)
             yield break;
         _prepare = null;
         yield return new Effect.Send(new((uint)run.Replicas.First(other => other.Id == prepare.SenderId).Node), new Frame

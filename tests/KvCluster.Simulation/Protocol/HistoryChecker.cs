@@ -30,7 +30,8 @@ internal sealed class HistoryChecker
 
     public void OnServing(ulong epoch, ReplicaId replica, ulong incarnation)
     {
-        Violation.Unless(!_servedBy.TryGetValue(epoch, out var other) || other == (replica, incarnation), Rule.OneLeaderAnEpoch, $"two leaders serve epoch {epoch}: {other} and {(replica, incarnation)}");
+        Violation.Unless(!_servedBy.TryGetValue(epoch, out var other) || other == (replica, incarnation), Rule.OneLeaderAnEpoch, $"two leaders serve epoch "
+            + $"{epoch}: {other} and {(replica, incarnation)}");
         _servedBy[epoch] = (replica, incarnation);
     }
 
@@ -47,13 +48,15 @@ internal sealed class HistoryChecker
             return;
         }
 
-        Violation.Unless(header.Previous == Last, Rule.CommittedStays, $"replica {replica} commits {header.Name} behind {header.PreviousName}, but {Last} is the last one committed");
+        Violation.Unless(header.Previous == Last, Rule.CommittedStays, $"replica {replica} commits {header.Name} behind {header.PreviousName}, but {Last} is "
+            + $"the last one committed");
         _indexOf[header.Etag] = _committed.Count;
         _committed.Add(record);
         foreach (var writeId in record.Writes.Select(write => write.WriteId).Distinct())
         {
             Violation.Unless(_appliedAt.TryAdd(writeId, header.Etag), Rule.AppliedOnce, $"write {writeId} is applied twice");
-            Violation.Unless(!_notApplied.Contains(writeId), Rule.AppliedOnce, $"write {writeId} was answered \"not applied\" and is committed at {header.Name}");
+            Violation.Unless(
+                !_notApplied.Contains(writeId), Rule.AppliedOnce, $"write {writeId} was answered \"not applied\" and is committed at {header.Name}");
         }
 
         foreach (var write in record.Writes)
@@ -67,7 +70,8 @@ internal sealed class HistoryChecker
     /// <summary>A write was acknowledged at this etag.</summary>
     public void OnWritten(long writeId, Etag etag, Etag floor)
     {
-        Violation.Unless(_appliedAt.TryGetValue(writeId, out var applied) && applied == etag, Rule.CommittedStays, $"write {writeId} is acknowledged at {etag}, but is not committed there");
+        Violation.Unless(_appliedAt.TryGetValue(writeId, out var applied) && applied == etag, Rule.CommittedStays, $"write {writeId} is acknowledged at "
+            + $"{etag}, but is not committed there");
         Violation.Unless(etag > floor, Rule.EtagsRise, $"write {writeId} has etag {etag}, but {floor} was answered before it was sent");
         Floor = etag > Floor ? etag : Floor;
         AnsweredWrites++;
@@ -81,7 +85,8 @@ internal sealed class HistoryChecker
         for (var i = 0; i < keys.Length; i++)
         {
             var committed = ValueAt(keys[i], etag);
-            Violation.Unless(committed == values[i], Rule.Linearizable, $"a read of key {keys[i]} at {etag} gave {values[i]}, the committed value is {committed}");
+            Violation.Unless(
+                committed == values[i], Rule.Linearizable, $"a read of key {keys[i]} at {etag} gave {values[i]}, the committed value is {committed}");
         }
 
         Floor = etag > Floor ? etag : Floor;

@@ -39,7 +39,8 @@ internal sealed class SimulatedProcess
         foreach (var record in Journal.Behind(Published).TakeWhile(record => record.Header.Etag <= replica.Disk.Control.Committed))
             Apply(record);
         var (shardRecord, revision) = (run.Coordinator.Record, run.Coordinator.Revision);
-        var startup = new ReplicaStartup(new(0), _incarnation, _driver.Recovered(replica.Disk.Control), Published, shardRecord, revision, (ulong)run.Random.NextInt64(), Now);
+        var startup = new ReplicaStartup(
+            new(0), _incarnation, _driver.Recovered(replica.Disk.Control), Published, shardRecord, revision, (ulong)run.Random.NextInt64(), Now);
         Core = new ReplicaCore(startup, Journal, run.Options);
     }
 
@@ -197,8 +198,11 @@ internal sealed class SimulatedProcess
                     Append((SimulatedRecord)body);
                 break;
             case Effect.Truncate truncate:
-                Violation.Unless(truncate.LastKept.Etag >= Published, Rule.Contract, $"node {_replica.Node} cuts to {truncate.LastKept}, below what it has applied, {Published}");
-                Violation.Unless(_replica.Disk.Control.Acknowledged <= truncate.LastKept.Etag || Core.Role == ReplicaRole.Recovering, Rule.Contract, "a cut below the acknowledged etag of the control file");
+                Violation.Unless(truncate.LastKept.Etag >= Published, Rule.Contract, $"node {_replica.Node} cuts to {truncate.LastKept}, below what it has "
+                    + $"applied, {Published}");
+                Violation.Unless(
+                    _replica.Disk.Control.Acknowledged <= truncate.LastKept.Etag || Core.Role == ReplicaRole.Recovering, Rule.Contract,
+                    "a cut below the acknowledged etag of the control file");
                 Journal.Truncate(truncate.LastKept);
                 After(DrawSyncUs(), () =>
                 {
@@ -210,7 +214,8 @@ internal sealed class SimulatedProcess
             case Effect.Commit commit:
                 foreach (var record in Journal.Behind(Published).TakeWhile(record => record.Header.Etag <= commit.Committed).ToList())
                     Apply(record);
-                Violation.Unless(Published == commit.Committed, Rule.Contract, $"node {_replica.Node} is to commit {commit.Committed}, its journal gives {Published}");
+                Violation.Unless(
+                    Published == commit.Committed, Rule.Contract, $"node {_replica.Node} is to commit {commit.Committed}, its journal gives {Published}");
                 _writes.AnswerPublished();
                 Reads.AnswerPublished();
                 break;

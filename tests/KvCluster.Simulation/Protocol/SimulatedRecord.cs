@@ -47,7 +47,8 @@ internal sealed record SimulatedRecord(JournalRecord Header, byte[] Body, Simula
             writes[i] = new SimulatedWrite(BinaryPrimitives.ReadInt32LittleEndian(at), BinaryPrimitives.ReadInt64LittleEndian(at[4..]));
         }
 
-        var header = new JournalRecord(Etag.ReadFrom(body), checksum, Etag.ReadFrom(body[16..]), BinaryPrimitives.ReadUInt32LittleEndian(body[32..]), body.Length);
+        var header = new JournalRecord(
+            Etag.ReadFrom(body), checksum, Etag.ReadFrom(body[16..]), BinaryPrimitives.ReadUInt32LittleEndian(body[32..]), body.Length);
         record = new SimulatedRecord(header, body.ToArray(), writes);
         return true;
     }

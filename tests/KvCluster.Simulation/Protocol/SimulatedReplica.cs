@@ -61,7 +61,8 @@ internal sealed class SimulatedReplica
 
     public Etag Published => _process?.Published ?? Etag.None;
 
-    public string State => _process is null ? "down" : $"{_process.Core.Role} epoch {_process.Core.Epoch} last {Disk.Journal.Last.Name} committed {_process.Core.Committed}";
+    public string State =>
+        _process is null ? "down" : $"{_process.Core.Role} epoch {_process.Core.Epoch} last {Disk.Journal.Last.Name} committed {_process.Core.Committed}";
 
     public bool SameStateAs(SimulatedReplica other) => _process!.SameStateAs(other._process!);
 

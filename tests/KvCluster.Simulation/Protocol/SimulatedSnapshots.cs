@@ -69,7 +69,8 @@ internal sealed class SimulatedSnapshots(SimulationRun run, SimulatedReplica rep
     {
         process.After(process.DrawSyncUs() * 2, () =>
         {
-            Violation.Unless(install.Covers.Etag > process.Published, Rule.Contract, $"node {replica.Node} is to install {install.Covers} over {process.Published}");
+            Violation.Unless(
+                install.Covers.Etag > process.Published, Rule.Contract, $"node {replica.Node} is to install {install.Covers} over {process.Published}");
             var tree = SimulatedTree.FromBytes(_incoming);
             replica.Disk.Checkpoint = tree.Copy();
             replica.Disk.Control = install.Control;

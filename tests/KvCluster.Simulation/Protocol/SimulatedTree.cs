@@ -24,7 +24,8 @@ internal sealed class SimulatedTree
 
     public bool SameAs(SimulatedTree other) => _entries.Count == other._entries.Count && _entries.All(pair => other._entries[pair.Key] == pair.Value);
 
-    public ByteString Digest() => ByteString.CopyFromUtf8(string.Join(' ', _entries.OrderBy(pair => pair.Key).Select(pair => $"{pair.Key}:{pair.Value.WriteId}@{pair.Value.Etag}")));
+    public ByteString Digest() =>
+        ByteString.CopyFromUtf8(string.Join(' ', _entries.OrderBy(pair => pair.Key).Select(pair => $"{pair.Key}:{pair.Value.WriteId}@{pair.Value.Etag}")));
 
     /// <summary>The content of a snapshot. Never empty, because a transfer has at least one chunk.</summary>
     public byte[] ToBytes()

@@ -98,7 +98,8 @@ internal sealed class SimulationRun : ISimulation
     public int DigestsCompared { get; set; }
 
     public Activity Activity => new(
-        Checker.AnsweredWrites, Checker.AnsweredReads, Checker.AnsweredScans, Checker.FailedConditions, Checker.Epochs, SnapshotsInstalled, LeadershipsTransferred, ReplicasChanged, FollowerReadsAnswered, Repeats: 0, DigestsCompared, Unapplied: 0);
+        Checker.AnsweredWrites, Checker.AnsweredReads, Checker.AnsweredScans, Checker.FailedConditions,
+        Checker.Epochs, SnapshotsInstalled, LeadershipsTransferred, ReplicasChanged, FollowerReadsAnswered, Repeats: 0, DigestsCompared, Unapplied: 0);
 
     public Tally Tally { get; } = new();
 
@@ -139,7 +140,8 @@ internal sealed class SimulationRun : ISimulation
         RunUntil(Conditions.DurationUs, () => false);
         Heal();
         RunUntil(NowUs + HealWithinUs, Agree);
-        Violation.Unless(Agree(), Rule.Converges, $"no agreement {HealWithinUs / 1_000_000} s after healing: {string.Join("; ", Replicas.Select(replica => replica.State))}");
+        Violation.Unless(Agree(), Rule.Converges, $"no agreement {HealWithinUs / 1_000_000} s after healing: "
+            + $"{string.Join("; ", Replicas.Select(replica => replica.State))}");
         Violation.Unless(_alarms.Count == 0, Rule.GoesOn, $"alarms: {string.Join("; ", _alarms)}");
     }
 
@@ -362,7 +364,8 @@ internal sealed class SimulationRun : ISimulation
     private bool TakesEffect(Fault fault, SimulatedReplica replica) => fault switch
     {
         Fault.Restart or Fault.Pause or Fault.Checkpoint => replica.Up,
-        Fault.RestartLeader or Fault.PauseLeader or Fault.IsolateLeader or Fault.IsolateLeaderInSteps or Fault.Transfer or Fault.ChangeReplicas => Leader() is not null,
+        Fault.RestartLeader or Fault.PauseLeader or Fault.IsolateLeader or Fault.IsolateLeaderInSteps or Fault.Transfer or Fault.ChangeReplicas =>
+            Leader() is not null,
         Fault.RestartFollower => Replicas.Any(other => other.Up && !other.Leads),
         Fault.LoseTail => false,
         _ => true,
@@ -458,7 +461,8 @@ internal sealed class SimulationRun : ISimulation
     {
         var group = Replicas.Where(_ => Random.Next(2) == 0).ToArray();
         var rest = Replicas.Except(group).ToArray();
-        Trace($"nodes {string.Join(' ', group.Select(replica => replica.Node))} and {string.Join(' ', rest.Select(replica => replica.Node))} do not hear each other");
+        Trace($"nodes {string.Join(' ', group.Select(replica => replica.Node))} and {string.Join(' ', rest.Select(replica => replica.Node))} do not hear each "
+            + "other");
         foreach (var (left, right) in group.SelectMany(left => rest.Select(right => (left, right))))
         {
             Network.Cut(left.Node, right.Node);

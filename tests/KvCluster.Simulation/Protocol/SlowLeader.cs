@@ -70,7 +70,8 @@ internal sealed class SlowLeader : Adversary
         else if (_leadsSlowSinceUs < 0)
             _leadsSlowSinceUs = run.NowUs;
         else
-            Violation.Unless(run.NowUs - _leadsSlowSinceUs < LeavesWithinUs, Rule.GoesOn, $"node {_slow.Node} still leads after {run.NowUs - _leadsSlowSinceUs} us with a slow disk");
+            Violation.Unless(run.NowUs - _leadsSlowSinceUs < LeavesWithinUs, Rule.GoesOn, $"node {_slow.Node} still leads after "
+                + $"{run.NowUs - _leadsSlowSinceUs} us with a slow disk");
         run.After(LookEveryUs, () => Look(run));
     }
 }

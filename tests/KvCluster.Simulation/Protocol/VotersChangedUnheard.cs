@@ -43,5 +43,6 @@ internal sealed class VotersChangedUnheard : Adversary
         });
     }
 
-    private static int[] Voters(SimulationRun run) => [.. run.Coordinator.Record.Replicas.Where(static member => !member.Learner).Select(static member => (int)member.Node)];
+    private static int[] Voters(SimulationRun run) =>
+        [.. run.Coordinator.Record.Replicas.Where(static member => !member.Learner).Select(static member => (int)member.Node)];
 }

@@ -10,7 +10,8 @@ internal sealed class VotersHalfChanged : Adversary
     {
         if (moment != Moment.TransactionSent || !replica.Leads || !run.Chance(600))
             return;
-        var voters = run.Coordinator.Record.Replicas.Where(member => !member.Learner && member.ReplicaId != replica.Id).Select(member => (int)member.Node).ToArray();
+        var voters = run.Coordinator.Record.Replicas.Where(member => !member.Learner && member.ReplicaId != replica.Id)
+            .Select(member => (int)member.Node).ToArray();
         run.Trace($"node {replica.Node} changes its voters and reaches none of the old ones");
         foreach (var voter in voters)
             run.Network.CutLink(replica.Node, voter);

@@ -76,7 +76,8 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         var overview = await http.GetFromJsonAsync<JsonElement>("/api/overview");
         var node = overview.GetProperty("nodes")[0];
         Assert.Equal(
-            [("budgetBytes", 1_000), ("changedPagesBytes", 100), ("readerPagesBytes", 20), ("freePagesBytes", 3), ("journalBytes", 40), ("journalIndexBytes", 5), ("requestsBytes", 6), ("heldBackUs", 7)],
+            [("budgetBytes", 1_000), ("changedPagesBytes", 100),
+                ("readerPagesBytes", 20), ("freePagesBytes", 3), ("journalBytes", 40), ("journalIndexBytes", 5), ("requestsBytes", 6), ("heldBackUs", 7)],
             node.GetProperty("memory").EnumerateObject().Select(use => (use.Name, use.Value.GetInt32())));
         Assert.Equal(4_096, node.GetProperty("dataAllocatedBytes").GetInt32());
         var shard = overview.GetProperty("shards")[0];
@@ -91,16 +92,21 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     {
         using var http = await StartAsync();
         var health = (await http.GetFromJsonAsync<JsonElement>("/api/overview")).GetProperty("health");
-        Assert.Equal(("3 of 3 nodes answer, and every shard has a leader and 3 replicas.", true), (health.GetProperty("text").GetString(), health.GetProperty("isGood").GetBoolean()));
+        Assert.Equal(
+            ("3 of 3 nodes answer, and every shard has a leader and 3 replicas.", true),
+            (health.GetProperty("text").GetString(), health.GetProperty("isGood").GetBoolean()));
     }
 
     [Fact]
     public void Health_OfAClusterThatLacksSomething_SaysWhat()
     {
         Assert.Equal(new Health("0 of 0 nodes answer, and no shard is known.", false), Health.Of([], [], DateTimeOffset.UnixEpoch));
-        Assert.Equal(new Health("1 of 2 nodes answer, every shard has a leader, and 1 of 2 shards is without all of its replicas.", false), HealthOf([Role.Leader, Role.Follower], [Role.Leader]));
-        Assert.Equal(new Health("1 of 2 nodes answer, 2 of 2 shards are without a leader, and 1 of 2 shards is without all of its replicas.", false), HealthOf([Role.Follower, Role.Failed], [Role.Follower, Role.Candidate]));
-        Assert.Equal(new Health("1 of 2 nodes answer, and 1 of 2 shards is without a leader.", false), HealthOf([Role.Follower, Role.Follower], [Role.Follower, Role.Leader]));
+        Assert.Equal(new Health("1 of 2 nodes answer, every shard has a leader, and 1 of 2 shards is without all of its replicas.", false), HealthOf(
+            [Role.Leader, Role.Follower], [Role.Leader]));
+        Assert.Equal(new Health("1 of 2 nodes answer, 2 of 2 shards are without a leader, and 1 of 2 shards is without all of its replicas.", false), HealthOf(
+            [Role.Follower, Role.Failed], [Role.Follower, Role.Candidate]));
+        Assert.Equal(new Health("1 of 2 nodes answer, and 1 of 2 shards is without a leader.", false), HealthOf(
+            [Role.Follower, Role.Follower], [Role.Follower, Role.Leader]));
     }
 
     /// <summary>Of what the nodes know the newest counts: one that is cut off from the coordinator knows an older snapshot.</summary>
@@ -114,7 +120,8 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     {
         var saved = new DateTimeOffset(2026, 3, 4, 5, 6, 7, TimeSpan.Zero);
         var savedUs = saved.ToUnixTimeMilliseconds() * 1_000;
-        V1.NodeStatus[] nodes = [new() { Node = 1, CoordinatorSnapshotUnixUs = savedUs - 1_000_000 }, new() { Node = 2, CoordinatorSnapshotUnixUs = savedUs }, new() { Node = 3, Error = "gone" }];
+        V1.NodeStatus[] nodes = [new() { Node = 1, CoordinatorSnapshotUnixUs = savedUs - 1_000_000 },
+            new() { Node = 2, CoordinatorSnapshotUnixUs = savedUs }, new() { Node = 3, Error = "gone" }];
         Assert.Equal($"2 of 3 nodes answer, and no shard is known; coordinator snapshot {age} old.", Health.Of(nodes, [], saved.AddMinutes(minutes)).Text);
     }
 
@@ -125,7 +132,8 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         _cluster.Nodes[0].Examination = new KvCluster.Admin.V1.NodeExamination
         {
             Node = 1, Address = _cluster.Nodes[0].Address, Version = "1",
-            SyncUs = 1_000, SyncUsMax = 2_000, DiskFreeBytes = 500_000_000, DiskBytes = 100_000_000_000, OpenFiles = 10, OpenFilesMax = 100_000, CoordinatorUs = 1_000,
+            SyncUs = 1_000,
+            SyncUsMax = 2_000, DiskFreeBytes = 500_000_000, DiskBytes = 100_000_000_000, OpenFiles = 10, OpenFilesMax = 100_000, CoordinatorUs = 1_000,
         };
         using var http = await StartAsync();
         var told = await http.GetFromJsonAsync<JsonElement>("/api/findings");
@@ -140,8 +148,10 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     {
         _cluster.Nodes[0].History = new NodeHistory
         {
-            UnixUs = { 1_000_000, 6_000_000 }, MeasuredUs = { 0, 2_000_000 }, Reads = { 0, 50 }, Writes = { 0, 0 }, ReadP50Us = { 0, 70 }, ReadP99Us = { 0, 90 }, WriteP50Us = { 0, 0 }, WriteP99Us = { 0, 0 },
-            LagChanges = { 0, 3 }, ChangedPagesBytes = { 1, 2 }, ReaderPagesBytes = { 3, 4 }, FreePagesBytes = { 5, 6 }, JournalBytes = { 7, 8 }, JournalIndexBytes = { 9, 10 }, RequestsBytes = { 11, 12 },
+            UnixUs = { 1_000_000, 6_000_000 }, MeasuredUs = { 0, 2_000_000 },
+            Reads = { 0, 50 }, Writes = { 0, 0 }, ReadP50Us = { 0, 70 }, ReadP99Us = { 0, 90 }, WriteP50Us = { 0, 0 }, WriteP99Us = { 0, 0 },
+            LagChanges = { 0, 3 }, ChangedPagesBytes = { 1, 2 },
+            ReaderPagesBytes = { 3, 4 }, FreePagesBytes = { 5, 6 }, JournalBytes = { 7, 8 }, JournalIndexBytes = { 9, 10 }, RequestsBytes = { 11, 12 },
             DiskUsedBytes = { 13, 14 }, DiskFreeBytes = { 15, 16 }, Checkpoints = { 0, 1 }, CheckpointBytes = { 0, 17 },
         };
         using var http = await StartAsync();
@@ -285,7 +295,8 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     {
         using var http = await StartAsync();
         http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
-        foreach (var (path, body) in ((string, object)[])[("put", new { key = "YQ==", value = "YQ==" }), ("delete", new { key = "YQ==", etag = "" }), ("transfer", new { shard = 1, node = 2 }), ("drain", new { node = 1, draining = true })])
+        foreach (var (path, body) in ((string, object)[])[("put", new { key = "YQ==", value = "YQ==" }),
+            ("delete", new { key = "YQ==", etag = "" }), ("transfer", new { shard = 1, node = 2 }), ("drain", new { node = 1, draining = true })])
         {
             using var answer = await http.PostAsJsonAsync($"/api/{path}", body);
             Assert.Equal(HttpStatusCode.Forbidden, answer.StatusCode);
@@ -341,7 +352,8 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     {
         using var http = await StartAsync(Token);
         http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
-        foreach (var content in (StringContent[])[new("{}", Encoding.UTF8, "text/plain"), new("{", Encoding.UTF8, "application/json"), new("null", Encoding.UTF8, "application/json"), new("{\"key\":\"YQ==\"}", Encoding.UTF8, "application/json")])
+        foreach (var content in (StringContent[])[new("{}", Encoding.UTF8, "text/plain"), new("{", Encoding.UTF8, "application/json"), new(
+            "null", Encoding.UTF8, "application/json"), new("{\"key\":\"YQ==\"}", Encoding.UTF8, "application/json")])
         {
             using var answer = await http.PostAsync("/api/put", content);
             Assert.Equal(HttpStatusCode.BadRequest, answer.StatusCode);
@@ -404,7 +416,8 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     // One of two nodes answers. The shards have replicas in these roles, of two voters each.
     private static Health HealthOf(params Role[][] shards) => Health.Of(
         [new V1.NodeStatus { Node = 1 }, new V1.NodeStatus { Node = 2, Error = "gone" }],
-        [.. shards.Select(static roles => new ShardSeen([.. roles.Select(static (role, index) => ((uint)index + 1, new V1.ReplicaStatus { Route = new ShardRoute { Nodes = { 1, 2 } }, Role = role }))]))],
+        [.. shards.Select(static roles => new ShardSeen(
+            [.. roles.Select(static (role, index) => ((uint)index + 1, new V1.ReplicaStatus { Route = new ShardRoute { Nodes = { 1, 2 } }, Role = role }))]))],
         DateTimeOffset.UnixEpoch);
 
     private string TokenFile => Path.Combine(_directory.Path, "token");
@@ -443,7 +456,8 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
             await File.WriteAllTextAsync(TokenFile, token + "\n");
         var admin = await AdminServer.StartAsync(new Uri("http://127.0.0.1:0"), NullLoggerFactory.Instance, [], CancellationToken.None);
         _running.Add(admin);
-        var options = new ConsoleOptions { Program = "a test", Endpoints = [endpoint ?? _cluster.Endpoint], Token = new AdminToken(token is null ? null : TokenFile), KeysNeedToken = keysNeedToken, Hosts = new HashSet<string> { "kv.example.com" } };
+        var options = new ConsoleOptions { Program = "a test", Endpoints = [endpoint ?? _cluster.Endpoint], Token = new AdminToken(
+            token is null ? null : TokenFile), KeysNeedToken = keysNeedToken, Hosts = new HashSet<string> { "kv.example.com" } };
         _running.Add(ClusterConsole.Add(admin, options, NullLoggerFactory.Instance)!);
         return new HttpClient { BaseAddress = new Uri(admin.Address) };
     }

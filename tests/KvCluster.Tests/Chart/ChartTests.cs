@@ -43,7 +43,8 @@ public sealed class ChartTests
     [InlineData("single")]
     public async Task Template_WithValues_IsTheGoldenFile(string name)
     {
-        var (exitCode, rendered, error) = await HelmAsync("template", "store", Chart, "--namespace", "data", "--values", Path.Combine(Here, "values", name + ".yaml"));
+        var (exitCode, rendered, error) = await HelmAsync(
+            "template", "store", Chart, "--namespace", "data", "--values", Path.Combine(Here, "values", name + ".yaml"));
 
         Assert.True(exitCode == 0, error);
         await AssertGoldenAsync(name + ".yaml", rendered);
@@ -75,12 +76,15 @@ public sealed class ChartTests
     [InlineData("nodes.count=4", "additional properties 'nodes' not allowed")]
     [InlineData("node.storage.size=20GB", "at '/node/storage/size': '20GB' does not match pattern")]
     [InlineData("node.settings.listen=x", "node.settings.listen: the chart sets this itself")]
-    [InlineData("node.settings.stop-grace-seconds=9", "node.settings.stop-grace-seconds: the chart sets this itself, five seconds less than node.terminationGracePeriodSeconds")]
+    [InlineData(
+        "node.settings.stop-grace-seconds=9",
+        "node.settings.stop-grace-seconds: the chart sets this itself, five seconds less than node.terminationGracePeriodSeconds")]
     [InlineData("node.terminationGracePeriodSeconds=6", "at '/node/terminationGracePeriodSeconds': minimum: got 6, want 10")]
     [InlineData("networkPolicy.monitoring={prometheus}", "at '/networkPolicy/monitoring/0': got string, want object")]
     [InlineData("node.settings.tls-cert=x", "node.settings.tls-cert: the chart sets this itself")]
     [InlineData("router.settings.config=x", "router.settings.config: the chart sets this itself")]
-    [InlineData("node.env[0].name=KVCLUSTER_LOG_FORMAT", "node.env: KVCLUSTER_LOG_FORMAT would override the settings file. Set node.settings.log-format instead")]
+    [InlineData(
+        "node.env[0].name=KVCLUSTER_LOG_FORMAT", "node.env: KVCLUSTER_LOG_FORMAT would override the settings file. Set node.settings.log-format instead")]
     [InlineData("router.env[0].value=x", "at '/router/env/0': missing property 'name'")]
     [InlineData("node.settings.jurnal-retention-mib=512", "at '/node/settings': additional properties 'jurnal-retention-mib' not allowed")]
     [InlineData("node.settings.nodes=x", "at '/node/settings': additional properties 'nodes' not allowed")]
@@ -99,14 +103,18 @@ public sealed class ChartTests
     [InlineData("externalEtcd.tlsSecret=a", "are for externalEtcd.endpoints, which is empty")]
     [InlineData("externalEtcd.user=a", "are for externalEtcd.endpoints, which is empty")]
     [InlineData("etcd.enabled=false,externalEtcd.endpoints={http://a:2379},externalEtcd.tlsSecret=a", "'http://a:2379' does not begin with https://")]
-    [InlineData("etcd.enabled=false,externalEtcd.endpoints={http://a:2379},externalEtcd.clientCertificate=true", "externalEtcd.clientCertificate requires externalEtcd.tlsSecret")]
+    [InlineData(
+        "etcd.enabled=false,externalEtcd.endpoints={http://a:2379},externalEtcd.clientCertificate=true",
+        "externalEtcd.clientCertificate requires externalEtcd.tlsSecret")]
     [InlineData("tls.enabled=true,tls.nodeSecret=a,tls.routerSecret=b,cluster.name=my_cluster", "'my_cluster' cannot be part of a DNS name")]
     [InlineData("externalEtcd.endpoints={etcd}", "at '/externalEtcd/endpoints/0': 'etcd' does not match pattern")]
     [InlineData("tls.nodeSecret=a", "tls.nodeSecret and tls.routerSecret require each other")]
     [InlineData("tls.routerNames={a/b}", "at '/tls/routerNames/0': 'a/b' does not match pattern")]
     [InlineData("tls.enabled=false,tls.certManager.enabled=true", "tls.certManager.enabled is set without TLS")]
     [InlineData("tls.certManager.enabled=true", "tls.certManager.enabled requires the name of an issuer")]
-    [InlineData("etcd.tls.enabled=true,etcd.tls.secret=a,etcd.enabled=false,externalEtcd.endpoints={http://a:2379}", "etcd.tls is for the release's own etcd, and etcd.enabled is false")]
+    [InlineData(
+        "etcd.tls.enabled=true,etcd.tls.secret=a,etcd.enabled=false,externalEtcd.endpoints={http://a:2379}",
+        "etcd.tls is for the release's own etcd, and etcd.enabled is false")]
     [Trait("Turn", "1")]
     public async Task Template_WithAMistake_SaysWhichValueAndWhy(string value, string message)
     {
@@ -161,7 +169,8 @@ public sealed class ChartTests
         var variables = new Dictionary<string, string>
         {
             [NodeSettings.Node.Variable] = "1",
-            [NodeSettings.Advertise.Variable] = Assert.Single(Values(node, "name: KVCLUSTER_ADVERTISE, value: \"(.+)\"}")).Replace("$(KVCLUSTER_NODE)", "1", StringComparison.Ordinal),
+            [NodeSettings.Advertise.Variable] = Assert.Single(Values(node, "name: KVCLUSTER_ADVERTISE, value: \"(.+)\"}"))
+                .Replace("$(KVCLUSTER_NODE)", "1", StringComparison.Ordinal),
             [NodeSettings.BootstrapNodes.Variable] = Assert.Single(Values(await TemplateAsync("config", values), "bootstrap-nodes: \"(.+)\"")),
         };
 
@@ -189,10 +198,12 @@ public sealed class ChartTests
     {
         const int CronJobNameMax = 52;
         string[] longest = ["--set", "fullnameOverride=" + new string('n', 40)];
-        var (one, same, other) = (await TemplateAsync("etcd-snapshots", longest), await TemplateAsync("etcd-snapshots", longest), await TemplateAsync("etcd-snapshots", [.. longest, "--set", "etcd.snapshots.keep=3"]));
+        var (one, same, other) = (await TemplateAsync("etcd-snapshots", longest), await TemplateAsync(
+            "etcd-snapshots", longest), await TemplateAsync("etcd-snapshots", [.. longest, "--set", "etcd.snapshots.keep=3"]));
 
         var names = Values(one, "\n  name: (.+)").Distinct().ToList();
-        Assert.All(names.Where(static name => name.EndsWith("-snapshots", StringComparison.Ordinal)), static name => Assert.InRange(name.Length, 1, CronJobNameMax));
+        Assert.All(
+            names.Where(static name => name.EndsWith("-snapshots", StringComparison.Ordinal)), static name => Assert.InRange(name.Length, 1, CronJobNameMax));
         Assert.Equal(2, names.Count);
         Assert.Equal(one, same);
         Assert.Single(names.Intersect(Values(other, "\n  name: (.+)")));
@@ -235,7 +246,8 @@ public sealed class ChartTests
     }
 
     /// <summary>
-    /// The file was in a ConfigMap, which has no revisions: after an upgrade with a wrong setting had stopped at its first node, each other node, too, stopped at its next restart.
+    /// The file was in a ConfigMap, which has no revisions: after an upgrade with a wrong setting had stopped at its first node, each other node, too, stopped
+    /// at its next restart.
     /// </summary>
     [ToolTheory("helm")]
     [InlineData("node")]
@@ -266,12 +278,14 @@ public sealed class ChartTests
 
             Assert.Equal(message is null, exitCode == 0);
             if (message is not null)
-                Assert.Contains($"{part}.storage.size is {size}, but " + message.Replace("{0}", part, StringComparison.Ordinal), error, StringComparison.Ordinal);
+                Assert.Contains(
+                    $"{part}.storage.size is {size}, but " + message.Replace("{0}", part, StringComparison.Ordinal), error, StringComparison.Ordinal);
         }
     }
 
     /// <summary>
-    /// Helm looks for the number of nodes that there are. A tool that only renders the chart finds none, and its upgrade may remove nodes, so their replicas must have moved.
+    /// Helm looks for the number of nodes that there are. A tool that only renders the chart finds none, and its upgrade may remove nodes, so their replicas
+    /// must have moved.
     /// </summary>
     [ToolFact("helm")]
     public async Task Leave_RenderedWithoutKubernetes_NeedsAnAnswer() =>
@@ -310,8 +324,8 @@ public sealed class ChartTests
     }
 
     /// <summary>
-    /// TLS is the default of new installations only: an upgrade without a value must not take an installation in plain text to TLS, which is an outage. Volumes without a
-    /// StatefulSet are left by a release that was uninstalled, and a release of the same name goes on with them.
+    /// TLS is the default of new installations only: an upgrade without a value must not take an installation in plain text to TLS, which is an outage. Volumes
+    /// without a StatefulSet are left by a release that was uninstalled, and a release of the same name goes on with them.
     /// </summary>
     [ToolTheory("helm")]
     [InlineData(null, false, false, true)]
@@ -342,7 +356,8 @@ public sealed class ChartTests
         var made = Values(job, "\"--certificate=(.+)\"").Select(SecretCertificate.Parse).ToList();
         var (node, router, etcd) = (NamesIn("store-kvcluster-node-tls"), NamesIn("store-kvcluster-router-tls"), NamesIn("store-kvcluster-etcd-tls"));
 
-        foreach (var name in (string[])[NodeNames.OfNode(200, "store"), "store-kvcluster-node-200.store-kvcluster-node.data.svc.cluster.local", "store-kvcluster-nodes.data.svc.cluster.local"])
+        foreach (var name in (string[])[NodeNames.OfNode(200, "store"),
+            "store-kvcluster-node-200.store-kvcluster-node.data.svc.cluster.local", "store-kvcluster-nodes.data.svc.cluster.local"])
             Assert.True(NodeNames.Cover(node, name), name);
         foreach (var name in (string[])["store-kvcluster.data.svc.cluster.local", "kv.example", "10.0.0.1"])
             Assert.True(NodeNames.Cover(router, name), name);
@@ -355,7 +370,9 @@ public sealed class ChartTests
         IReadOnlyList<string> NamesIn(string secret) => made.First(one => one.Secret == secret).Names;
     }
 
-    /// <summary>What a Job may do is limited to the secrets that it makes. Kubernetes cannot limit "create" to names, so only the Job of an installation or upgrade may.</summary>
+    /// <summary>
+    /// What a Job may do is limited to the secrets that it makes. Kubernetes cannot limit "create" to names, so only the Job of an installation or upgrade may.
+    /// </summary>
     [ToolFact("helm")]
     public async Task Roles_OfTheJobs_NameTheirSecrets()
     {
@@ -369,7 +386,8 @@ public sealed class ChartTests
         {
             Assert.Equal(made, Values(role, "\n      - ([a-z-]+)").Order());
             Assert.Equal(["secrets"], Values(role, "resources: \\[(.+)\\]").Distinct());
-            Assert.Equal(role.Contains("helm.sh/hook: pre-install,pre-upgrade", StringComparison.Ordinal) ? ["get, patch", "create"] : ["get, patch"], Values(role, "verbs: \\[(.+)\\]"));
+            Assert.Equal(role.Contains("helm.sh/hook: pre-install,pre-upgrade", StringComparison.Ordinal) ? ["get, patch", "create"] : ["get, patch"], Values(
+                role, "verbs: \\[(.+)\\]"));
         }
     }
 
@@ -378,7 +396,8 @@ public sealed class ChartTests
     [InlineData("tls.nodeSecret=n,tls.routerSecret=r,etcd.tls.secret=e", "")]
     [InlineData("tls.certManager.enabled=true,tls.certManager.issuerRef.name=authority", "")]
     [InlineData("tls.nodeSecret=n,tls.routerSecret=r", "store-kvcluster-etcd-tls")]
-    [InlineData("etcd.enabled=false,externalEtcd.endpoints={http://etcd:2379}", "store-kvcluster-node-tls store-kvcluster-router-tls store-kvcluster-client-tls")]
+    [InlineData(
+        "etcd.enabled=false,externalEtcd.endpoints={http://etcd:2379}", "store-kvcluster-node-tls store-kvcluster-router-tls store-kvcluster-client-tls")]
     [Trait("Turn", "1")]
     public async Task Certificates_ThatComeFromElsewhere_AreNotMade(string values, string made)
     {
@@ -406,7 +425,8 @@ public sealed class ChartTests
     [ToolFact("helm")]
     public async Task ServiceMonitor_WithAnEtcdOfTheRelease_ScrapesItsMetricsThroughThePolicy()
     {
-        string[] values = ["--set", "metrics.serviceMonitor.enabled=true,networkPolicy.enabled=true,networkPolicy.monitoring[0].podSelector.matchLabels.team=operations"];
+        string[] values =
+            ["--set", "metrics.serviceMonitor.enabled=true,networkPolicy.enabled=true,networkPolicy.monitoring[0].podSelector.matchLabels.team=operations"];
 
         Assert.Equal(["admin", "metrics"], Values(await TemplateAsync("monitoring", values), @"\{port: (\w+), path: /metrics"));
         Assert.Contains("{name: metrics, port: 2381, targetPort: metrics}", await TemplateAsync("etcd", values), StringComparison.Ordinal);
@@ -444,7 +464,8 @@ public sealed class ChartTests
     public async Task NetworkPolicy_WithMonitoring_OpensTheAdminPortForItOnly()
     {
         var policy = await TemplateAsync(
-            "networkpolicy", "--set", "networkPolicy.enabled=true,networkPolicy.clients[0].podSelector.matchLabels.team=orders,networkPolicy.monitoring[0].podSelector.matchLabels.team=operations");
+            "networkpolicy", "--set",
+            "networkPolicy.enabled=true,networkPolicy.clients[0].podSelector.matchLabels.team=orders,networkPolicy.monitoring[0].podSelector.matchLabels.team=operations");
 
         var rules = policy.Split("    - from:");
         Assert.Contains("team: operations", Assert.Single(rules, rule => rule.Contains("port: admin", StringComparison.Ordinal)), StringComparison.Ordinal);
@@ -487,15 +508,18 @@ public sealed class ChartTests
         var container = Assert.Single(pod.GetProperty("containers").EnumerateArray());
         Assert.Equal("kv", container.GetProperty("name").GetString());
         Assert.False(container.GetProperty("securityContext").GetProperty("allowPrivilegeEscalation").GetBoolean());
-        Assert.Equal("ALL", Assert.Single(container.GetProperty("securityContext").GetProperty("capabilities").GetProperty("drop").EnumerateArray()).GetString());
-        var settings = container.GetProperty("env").EnumerateArray().ToDictionary(one => one.GetProperty("name").GetString()!, one => one.GetProperty("value").GetString()!);
+        Assert.Equal(
+            "ALL", Assert.Single(container.GetProperty("securityContext").GetProperty("capabilities").GetProperty("drop").EnumerateArray()).GetString());
+        var settings = container.GetProperty("env").EnumerateArray().ToDictionary(
+            one => one.GetProperty("name").GetString()!, one => one.GetProperty("value").GetString()!);
         Assert.Equal($"{(secret is null ? "http" : "https")}://store-kvcluster.data.svc.cluster.local:7400", settings["KV_ENDPOINT"]);
         Assert.Equal(secret is not null, pod.TryGetProperty("volumes", out var volumes));
         if (secret is null)
             return;
         Assert.Equal(secret, Assert.Single(volumes.EnumerateArray()).GetProperty("secret").GetProperty("secretName").GetString());
         Assert.Equal("/tls", Assert.Single(container.GetProperty("volumeMounts").EnumerateArray()).GetProperty("mountPath").GetString());
-        Assert.Equal(("/tls/ca.crt", "/tls/tls.crt", "/tls/tls.key"), (settings["KVCLUSTER_TLS_CA"], settings["KVCLUSTER_TLS_CERT"], settings["KVCLUSTER_TLS_KEY"]));
+        Assert.Equal(
+            ("/tls/ca.crt", "/tls/tls.crt", "/tls/tls.key"), (settings["KVCLUSTER_TLS_CA"], settings["KVCLUSTER_TLS_CERT"], settings["KVCLUSTER_TLS_KEY"]));
     }
 
     [ToolTheory("helm")]
@@ -505,7 +529,9 @@ public sealed class ChartTests
     [InlineData("etcd.tls.enabled=false,networkPolicy.enabled=true", "own etcd: it speaks plain text", "can still be read on its way")]
     [InlineData("tls.enabled=true,etcd.tls.enabled=true,etcd.tls.secret=e")]
     [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379}")]
-    [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379},networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true", "networkPolicy.monitoring is empty")]
+    [InlineData(
+        "tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379},networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true",
+        "networkPolicy.monitoring is empty")]
     [Trait("Turn", "1")]
     public async Task Notes_OnWhatIsOpen_WarnOfThatAlone(string values, params string[] warnings)
     {
@@ -516,8 +542,8 @@ public sealed class ChartTests
     }
 
     /// <summary>
-    /// A value that is only rendered may do nothing, or keep pods from starting: with TLS no program started, and the golden files were right. tests/nightly/kubernetes installs
-    /// its values files, or says in its commands what it sets.
+    /// A value that is only rendered may do nothing, or keep pods from starting: with TLS no program started, and the golden files were right.
+    /// tests/nightly/kubernetes installs its values files, or says in its commands what it sets.
     /// </summary>
     [ToolFact("helm")]
     public async Task Values_AreAllInstalled_ByTheNightlyScript()
@@ -541,7 +567,9 @@ public sealed class ChartTests
             await File.WriteAllTextAsync(Path.Combine(copy.Path, "templates", "values.yaml"), "values: {{ toJson .Values | quote }}\n");
             var (exitCode, rendered, error) = await HelmAsync(["template", "values", copy.Path, .. arguments]);
             Assert.True(exitCode == 0, error);
-            return [.. LeavesOf(JsonNode.Parse(JsonNode.Parse(rendered[(rendered.IndexOf("values: ", StringComparison.Ordinal) + "values: ".Length)..])!.GetValue<string>()), "")];
+            return [.. LeavesOf(
+                JsonNode.Parse(JsonNode.Parse(rendered[(rendered.IndexOf("values: ", StringComparison.Ordinal) + "values: ".Length)..])!.GetValue<string>()),
+                "")];
         }
 
         static IEnumerable<string> LeavesOf(JsonNode? node, string path) => node is JsonObject { Count: > 0 } entries && !FreeForm.IsMatch(path)
@@ -562,7 +590,8 @@ public sealed class ChartTests
         string template, IReadOnlyList<Setting> table, IReadOnlyList<Setting> known, Action<Settings> check, Dictionary<string, string> variables) =>
         MistakesIn(Assert.Single(Values(template, SettingsOfAPod)), table, known, check, variables);
 
-    private static IReadOnlyList<string> MistakesIn(string content, IReadOnlyList<Setting> table, IReadOnlyList<Setting> known, Action<Settings> check, Dictionary<string, string> variables)
+    private static IReadOnlyList<string> MistakesIn(
+        string content, IReadOnlyList<Setting> table, IReadOnlyList<Setting> known, Action<Settings> check, Dictionary<string, string> variables)
     {
         using var folder = new TemporaryDirectory();
         var file = Path.Combine(folder.Path, "settings.yaml");
@@ -596,7 +625,8 @@ public sealed class ChartTests
     {
         using var copy = new TemporaryDirectory();
         Directory.CreateDirectory(Path.Combine(copy.Path, "templates"));
-        foreach (var file in (string[])["Chart.yaml", "values.yaml", "values.schema.json", .. Directory.EnumerateFiles(Path.Combine(Chart, "templates")).Select(path => Path.GetRelativePath(Chart, path))])
+        foreach (var file in (string[])["Chart.yaml", "values.yaml", "values.schema.json", .. Directory.EnumerateFiles(Path.Combine(Chart, "templates"))
+            .Select(path => Path.GetRelativePath(Chart, path))])
             File.Copy(Path.Combine(Chart, file), Path.Combine(copy.Path, file));
         await File.WriteAllTextAsync(Path.Combine(copy.Path, "templates", "shown.yaml"), template);
         return await HelmAsync(["template", "store", copy.Path, "--namespace", "data", "--show-only", "templates/shown.yaml", .. arguments]);

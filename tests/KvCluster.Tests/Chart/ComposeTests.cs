@@ -34,12 +34,14 @@ public sealed partial class ComposeTests
     [Fact]
     public void MemoryLimits_AddUpToWhatTheHeadSays_AndAreEnoughForThePrograms()
     {
-        var limits = Services().Where(static service => service.Name != "kv").ToDictionary(static service => service.Name, static service => MebibytesOf((string)ValueOf(service.Service, "mem_limit")!));
+        var limits = Services().Where(static service => service.Name != "kv").ToDictionary(
+            static service => service.Name, static service => MebibytesOf((string)ValueOf(service.Service, "mem_limit")!));
 
         var told = double.Parse(TogetherGibibytes().Match(House.House.Read("docker-compose.yml")).Groups[1].ValueSpan, CultureInfo.InvariantCulture);
         Assert.Equal(told * 1_024, limits.Values.Sum());
         // The least that a program starts with, and as much again for the files that the kernel keeps for it.
-        Assert.All(limits.Where(static limit => limit.Key.StartsWith("node-", StringComparison.Ordinal)), static limit => Assert.InRange(limit.Value, 2 * 384, 4_096));
+        Assert.All(
+            limits.Where(static limit => limit.Key.StartsWith("node-", StringComparison.Ordinal)), static limit => Assert.InRange(limit.Value, 2 * 384, 4_096));
         Assert.InRange(limits["router"], 192, 1_024);
     }
 
@@ -55,11 +57,14 @@ public sealed partial class ComposeTests
     {
         var services = Services().Select(static service => service.Name).ToHashSet(StringComparer.Ordinal);
         var targets = Target().Matches(House.House.Read("deploy/compose/prometheus.yml")).Select(static target => target.Groups[1].Value).ToList();
-        Assert.Equal(services.Where(static name => name.StartsWith("node-", StringComparison.Ordinal) || name == "router").Order(StringComparer.Ordinal), targets.Order(StringComparer.Ordinal));
+        Assert.Equal(
+            services.Where(static name => name.StartsWith("node-", StringComparison.Ordinal) || name == "router").Order(StringComparer.Ordinal),
+            targets.Order(StringComparer.Ordinal));
     }
 
     /// <summary>The services, by the order of the file.</summary>
-    internal static IEnumerable<(string Name, object Service)> Services() => ((Dictionary<object, object>)Compose["services"]).Select(static service => ((string)service.Key, service.Value));
+    internal static IEnumerable<(string Name, object Service)> Services() =>
+        ((Dictionary<object, object>)Compose["services"]).Select(static service => ((string)service.Key, service.Value));
 
     /// <summary>A mapping's value, or that of the mapping which it is merged with; null if there is none.</summary>
     internal static object? ValueOf(object? mapping, string key) => mapping is not Dictionary<object, object> values ? null
@@ -68,7 +73,8 @@ public sealed partial class ComposeTests
         : null;
 
     /// <summary>A YAML file of the repository. Merge keys stay as they are.</summary>
-    internal static Dictionary<object, object> Load(string path) => new DeserializerBuilder().Build().Deserialize<Dictionary<object, object>>(House.House.Read(path));
+    internal static Dictionary<object, object> Load(string path) =>
+        new DeserializerBuilder().Build().Deserialize<Dictionary<object, object>>(House.House.Read(path));
 
     private static int Seconds(Match match) => int.Parse(match.Groups[1].ValueSpan, CultureInfo.InvariantCulture);
 

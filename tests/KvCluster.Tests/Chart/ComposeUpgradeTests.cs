@@ -3,7 +3,9 @@ using KvCluster.Processes;
 
 namespace KvCluster.Tests.Chart;
 
-/// <summary>deploy/compose/upgrade, with a program in the place of Docker that notes what is done. tests/nightly/docker runs it on containers under load.</summary>
+/// <summary>
+/// deploy/compose/upgrade, with a program in the place of Docker that notes what is done. tests/nightly/docker runs it on containers under load.
+/// </summary>
 [UnsupportedOSPlatform("windows")]
 [Trait("Turn", "7")]
 public sealed class ComposeUpgradeTests : IDisposable
@@ -71,7 +73,8 @@ public sealed class ComposeUpgradeTests : IDisposable
         File.Delete(PathOf("state/log"));
         (exitCode, output, error) = await RunAsync();
         Assert.True(exitCode == 0, output + error);
-        Assert.Equal(["up node-2 2", "admin drain 3", "up node-3 2", "up router 2"], Log().Where(static line => !line.EndsWith("--off", StringComparison.Ordinal)));
+        Assert.Equal(
+            ["up node-2 2", "admin drain 3", "up node-3 2", "up router 2"], Log().Where(static line => !line.EndsWith("--off", StringComparison.Ordinal)));
     }
 
     /// <summary>The drain is refused while the other voters are no majority, so the node must not be stopped.</summary>
@@ -115,7 +118,9 @@ public sealed class ComposeUpgradeTests : IDisposable
         await File.WriteAllTextAsync(PathOf(".env"), "KV_PORT=7000\nNODE_IMAGE=registry.example:5000/node\n");
         var (exitCode, output, error) = await RunAsync("--tag", "2");
         Assert.True(exitCode == 0, output + error);
-        Assert.Equal(["KV_PORT=7000", "NODE_IMAGE=registry.example:5000/node:2", "ROUTER_IMAGE=kvcluster/router:2", "CLI_IMAGE=kvcluster/cli:2"], await File.ReadAllLinesAsync(PathOf(".env")));
+        Assert.Equal(
+            ["KV_PORT=7000", "NODE_IMAGE=registry.example:5000/node:2", "ROUTER_IMAGE=kvcluster/router:2", "CLI_IMAGE=kvcluster/cli:2"],
+            await File.ReadAllLinesAsync(PathOf(".env")));
     }
 
     /// <summary>It may have passwords, and was readable by everybody afterwards.</summary>
@@ -153,6 +158,7 @@ public sealed class ComposeUpgradeTests : IDisposable
         var path = $"{Path.Combine(Repository, "tests", "KvCluster.Tests", "Chart", "compose")}:{Environment.GetEnvironmentVariable("PATH")}";
         return Tools.RunAsync(
             Tools.Find("env")!,
-            ["-u", "NODE_IMAGE", "-u", "ROUTER_IMAGE", "-u", "CLI_IMAGE", "-u", "COMPOSE_FILE", $"STATE={PathOf("state")}", $"PATH={path}", "bash", PathOf("deploy/compose/upgrade"), "--wait", "1", .. arguments]);
+            ["-u", "NODE_IMAGE", "-u", "ROUTER_IMAGE", "-u", "CLI_IMAGE", "-u", "COMPOSE_FILE", $"STATE={PathOf("state")}", $"PATH={path}", "bash", PathOf(
+                "deploy/compose/upgrade"), "--wait", "1", .. arguments]);
     }
 }

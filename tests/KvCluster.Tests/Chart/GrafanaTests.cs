@@ -3,8 +3,8 @@ using System.Text.Json;
 namespace KvCluster.Tests.Chart;
 
 /// <summary>
-/// Grafana in docker-compose.yml: the files that provision it, by the fields that Grafana documents for them, and the dashboards as it reads them. Grafana skips what it does not understand and only logs it.
-/// tests/KvCluster.ClusterTests/Telemetry runs each query against a Prometheus.
+/// Grafana in docker-compose.yml: the files that provision it, by the fields that Grafana documents for them, and the dashboards as it reads them. Grafana
+/// skips what it does not understand and only logs it. tests/KvCluster.ClusterTests/Telemetry runs each query against a Prometheus.
 /// </summary>
 public sealed class GrafanaTests
 {
@@ -12,9 +12,11 @@ public sealed class GrafanaTests
     private const string Dashboards = "deploy/telemetry/dashboards";
 
     private static readonly string[] OfDatasource =
-        ["name", "type", "uid", "access", "url", "orgId", "isDefault", "editable", "version", "jsonData", "secureJsonData", "basicAuth", "basicAuthUser", "withCredentials", "database", "user"];
+        ["name", "type", "uid", "access", "url",
+            "orgId", "isDefault", "editable", "version", "jsonData", "secureJsonData", "basicAuth", "basicAuthUser", "withCredentials", "database", "user"];
 
-    private static readonly string[] OfProvider = ["name", "orgId", "folder", "folderUid", "type", "disableDeletion", "updateIntervalSeconds", "allowUiUpdates", "options"];
+    private static readonly string[] OfProvider =
+        ["name", "orgId", "folder", "folderUid", "type", "disableDeletion", "updateIntervalSeconds", "allowUiUpdates", "options"];
 
     // Those that Grafana has built in and these dashboards use.
     private static readonly string[] PanelTypes = ["timeseries", "stat", "gauge", "bargauge", "table", "heatmap", "state-timeline", "row", "text"];
@@ -41,7 +43,9 @@ public sealed class GrafanaTests
         Assert.Equal(("prometheus", "proxy", "true"), ((string)source["type"], (string)source["access"], (string)source["isDefault"]));
         var url = new Uri((string)source["url"]);
         Assert.Contains(url.Host, ComposeTests.Services().Select(static service => service.Name));
-        Assert.EndsWith($":{url.Port}", Assert.Single(ListOf(ComposeTests.Services().Single(service => service.Name == url.Host).Service, "ports")), StringComparison.Ordinal);
+        Assert.EndsWith(
+            $":{url.Port}", Assert.Single(ListOf(ComposeTests.Services().Single(service => service.Name == url.Host).Service, "ports")),
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -69,7 +73,8 @@ public sealed class GrafanaTests
             Assert.NotEmpty(dashboard.GetProperty("title").GetString()!);
             Assert.InRange(dashboard.GetProperty("schemaVersion").GetInt32(), 36, 41);
             // A variable chooses among the sources of a kind, so that the dashboards do not depend on a name.
-            var source = dashboard.GetProperty("templating").GetProperty("list").EnumerateArray().Single(static variable => variable.GetProperty("name").GetString() == "datasource");
+            var source = dashboard.GetProperty("templating").GetProperty("list").EnumerateArray().Single(
+                static variable => variable.GetProperty("name").GetString() == "datasource");
             Assert.Equal(("datasource", "prometheus"), (source.GetProperty("type").GetString(), source.GetProperty("query").GetString()));
             var panels = dashboard.GetProperty("panels").EnumerateArray().ToList();
             Assert.NotEmpty(panels);
@@ -97,5 +102,6 @@ public sealed class GrafanaTests
     private static IEnumerable<string> ListOf(object mapping, string key) => Assert.IsType<List<object>>(ComposeTests.ValueOf(mapping, key)).Cast<string>();
 
     // Where what of the machine is in the container.
-    private static Dictionary<string, string> Mounts() => ListOf(Service, "volumes").Select(static volume => volume.Split(':')).ToDictionary(static parts => parts[0], static parts => parts[1], StringComparer.Ordinal);
+    private static Dictionary<string, string> Mounts() => ListOf(Service, "volumes").Select(static volume => volume.Split(':')).ToDictionary(
+        static parts => parts[0], static parts => parts[1], StringComparer.Ordinal);
 }

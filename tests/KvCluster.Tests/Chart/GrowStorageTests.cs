@@ -4,8 +4,8 @@ using KvCluster.Processes;
 namespace KvCluster.Tests.Chart;
 
 /// <summary>
-/// deploy/kubernetes/grow-storage, with a kubectl that has one release of two nodes in files; only the nightly script runs it with a Kubernetes. Before there was such
-/// a script, nothing made volumes larger: an upgrade with another node.storage.size was forbidden.
+/// deploy/kubernetes/grow-storage, with a kubectl that has one release of two nodes in files; only the nightly script runs it with a Kubernetes. Before there
+/// was such a script, nothing made volumes larger: an upgrade with another node.storage.size was forbidden.
 /// </summary>
 [UnsupportedOSPlatform("windows")]
 [Trait("Turn", "5")]

@@ -5,8 +5,9 @@ using KvCluster.Processes;
 namespace KvCluster.Tests.Chart;
 
 /// <summary>
-/// The commands of deploy/OPERATIONS.md that restore a snapshot of etcd, with a kubectl and a docker that note what they are told. With the chart's defaults the members kept addresses
-/// that nobody listens at. After a step that failed the commands went on, and moved the data of a running etcd away, started restored members with old ones, or had deleted the old data.
+/// The commands of deploy/OPERATIONS.md that restore a snapshot of etcd, with a kubectl and a docker that note what they are told. With the chart's defaults
+/// the members kept addresses that nobody listens at. After a step that failed the commands went on, and moved the data of a running etcd away, started
+/// restored members with old ones, or had deleted the old data.
 /// </summary>
 [UnsupportedOSPlatform("windows")]
 public sealed partial class RestoreTests : IDisposable
@@ -50,10 +51,14 @@ public sealed partial class RestoreTests : IDisposable
         for (var member = 0; member < pods.Count; member++)
         {
             foreach (var argument in arguments)
-                Assert.Contains($"- {argument.Replace("$(POD_NAME)", $"store-kvcluster-etcd-{member}", StringComparison.Ordinal)}\n", pods[member], StringComparison.Ordinal);
+                Assert.Contains(
+                    $"- {argument.Replace("$(POD_NAME)", $"store-kvcluster-etcd-{member}", StringComparison.Ordinal)}\n", pods[member],
+                    StringComparison.Ordinal);
             Assert.Contains(EtcdImage().Match(chart).Value + "\n", pods[member], StringComparison.Ordinal);
         }
-        Assert.Equal(["scale statefulset store-kvcluster-etcd --replicas 3", "patch cronjob store-kvcluster-snapshots -p {\"spec\": {\"suspend\": false}}"], Calls("-n data ").TakeLast(2));
+        Assert.Equal(
+            ["scale statefulset store-kvcluster-etcd --replicas 3", "patch cronjob store-kvcluster-snapshots -p {\"spec\": {\"suspend\": false}}"],
+            Calls("-n data ").TakeLast(2));
     }
 
     /// <summary>All members stay stopped.</summary>
@@ -84,7 +89,8 @@ public sealed partial class RestoreTests : IDisposable
         Assert.Equal(0, await RunAsync("docker"));
 
         var calls = Calls("");
-        Assert.Equal(["compose stop", "compose rm", "run --rm", "run --rm", "compose up"], calls.Select(static call => string.Join(' ', call.Split(' ').Take(2))));
+        Assert.Equal(
+            ["compose stop", "compose rm", "run --rm", "run --rm", "compose up"], calls.Select(static call => string.Join(' ', call.Split(' ').Take(2))));
         Assert.Contains("snapshot restore", calls[2], StringComparison.Ordinal);
         Assert.Contains("mv member lost.", calls[3], StringComparison.Ordinal);
     }

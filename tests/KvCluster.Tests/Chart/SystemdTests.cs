@@ -64,7 +64,8 @@ public sealed partial class SystemdTests
 
     private static Settings SettingsOf(string file)
     {
-        var sources = new SettingSources(new Dictionary<string, string> { [CommonSettings.Config.Name] = Path.Combine(House.House.Root, Folder, file) }, new Dictionary<string, string>());
+        var sources = new SettingSources(
+            new Dictionary<string, string> { [CommonSettings.Config.Name] = Path.Combine(House.House.Root, Folder, file) }, new Dictionary<string, string>());
         if (file == "router.yaml")
             return SettingsReader.Read(RouterSettings.RunTable, RouterSettings.RunTable, sources);
         var settings = SettingsReader.Read(NodeSettings.RunTable, NodeSettings.Known, sources);
@@ -72,11 +73,13 @@ public sealed partial class SystemdTests
         return settings;
     }
 
-    private static string Value(string unit, string name) => Regex.Match(House.House.Read(Folder + unit), $"^{name}=(.*)$", RegexOptions.Multiline).Groups[1].Value;
+    private static string Value(string unit, string name) =>
+        Regex.Match(House.House.Read(Folder + unit), $"^{name}=(.*)$", RegexOptions.Multiline).Groups[1].Value;
 
     private static int Number(string unit, string name) => int.Parse(Value(unit, name), CultureInfo.InvariantCulture);
 
-    private static IEnumerable<int> Codes(string unit) => Value(unit, "RestartPreventExitStatus").Split(' ').Select(static code => int.Parse(code, CultureInfo.InvariantCulture));
+    private static IEnumerable<int> Codes(string unit) =>
+        Value(unit, "RestartPreventExitStatus").Split(' ').Select(static code => int.Parse(code, CultureInfo.InvariantCulture));
 
     [GeneratedRegex(@"ExecStart=\S+")]
     private static partial Regex Program();

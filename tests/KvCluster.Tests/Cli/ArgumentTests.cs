@@ -26,7 +26,9 @@ public sealed class ArgumentTests
     [InlineData("$KV get k --tls-key k.pem", "--tls-key requires --tls-cert")]
     [InlineData("$KV get k --tls-ca absent.pem", "absent.pem is not usable: ")]
     [InlineData("KVCLUSTER_TLS_CA=absent.pem $KV get k", "absent.pem is not usable: ")]
-    [InlineData("$KV set remove s --al", "Unrecognized option '--al'. Write -- in front of arguments that begin so, or OPTION=VALUE for the value of an option. See kv --help.")]
+    [InlineData(
+        "$KV set remove s --al",
+        "Unrecognized option '--al'. Write -- in front of arguments that begin so, or OPTION=VALUE for the value of an option. See kv --help.")]
     [InlineData("$KV set intersect s --json -- --t", "Unrecognized option '--json'.")]
     [InlineData("$KV admin transfer 0 --to 0", "--to 0: there is no node 0")]
     [InlineData("$KV put k --if-absnt", "Unrecognized option '--if-absnt'. Write -- in front of arguments that begin so, or OPTION=VALUE")]
@@ -131,7 +133,9 @@ public sealed class ArgumentTests
         var script = $"$NODE certs init '{Path.Combine(folder.Path, "made")}' --nodes 1,2 --hosts node1,10.0.0.1";
         var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
         Assert.Equal((0, ""), (exitCode, error));
-        Assert.Equal(output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Order(), Directory.GetFiles(Path.Combine(folder.Path, "made"), "*", SearchOption.AllDirectories).Order());
+        Assert.Equal(
+            output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Order(),
+            Directory.GetFiles(Path.Combine(folder.Path, "made"), "*", SearchOption.AllDirectories).Order());
         (exitCode, _, error) = await KvProcess.RunInShellAsync(script);
         const int unavailable = 3;
         Assert.Equal(unavailable, exitCode);

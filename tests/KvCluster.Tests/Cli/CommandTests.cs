@@ -44,7 +44,8 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         async Task AssertLifeAsync(bool hasTtl, string? owner)
         {
             var (_, lines, _) = await RunAsync($"$KV get {_key} --meta");
-            var facts = lines.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => line.Split('\t')).ToDictionary(static fact => fact[0], static fact => fact[1]);
+            var facts = lines.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => line.Split('\t')).ToDictionary(
+                static fact => fact[0], static fact => fact[1]);
             Assert.Equal(["key", "etag", "bytes", "ttl", "owner"], facts.Keys);
             Assert.Equal(owner ?? "none", facts["owner"]);
             if (hasTtl)
@@ -130,8 +131,9 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         {
             var (exitCode, output, error) = await RunAsync($"$KV watch {_key} --after {after} --count {count} --output json");
             Assert.Equal((0, ""), (exitCode, error));
-            return [.. output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => JsonDocument.Parse(line).RootElement).Select(static line =>
-                (line.TryGetProperty("key", out var key) ? key.GetString()! : "", line.TryGetProperty("token", out var token) ? token.GetString() : null))];
+            return [.. output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => JsonDocument.Parse(line).RootElement).Select(
+                static line =>
+                    (line.TryGetProperty("key", out var key) ? key.GetString()! : "", line.TryGetProperty("token", out var token) ? token.GetString() : null))];
         }
     }
 
@@ -159,7 +161,8 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
     public async Task Watch_WithBookmarks_PrintsPositionsWhileNothingChanges()
     {
         var (exitCode, output, error) = await RunAsync(
-            $"exec 3< <(exec $KV watch {_key} --bookmarks --output json); read -r first <&3; read -r second <&3; kill -TERM $!; printf '%s\n' \"$first\" \"$second\"; cat <&3");
+            $"exec 3< <(exec $KV watch {_key} --bookmarks --output json); read -r first <&3; read -r second <&3; kill -TERM $!; "
+            + "printf '%s\n' \"$first\" \"$second\"; cat <&3");
         Assert.Equal((0, ""), (exitCode, error));
         var lines = output.Split('\n', StringSplitOptions.RemoveEmptyEntries);
         Assert.True(lines.Length >= 2, output);
@@ -195,11 +198,13 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
     [ToolFact("bash")]
     public async Task Levels_OfANewCluster_AreTheHighest_SoThereIsNothingToRaise()
     {
-        await Eventually.TrueAsync(async () => (await _client.Admin.GetLevelsAsync()).Nodes.All(static node => node.Version.Length > 0), "the node is registered");
+        await Eventually.TrueAsync(
+            async () => (await _client.Admin.GetLevelsAsync()).Nodes.All(static node => node.Version.Length > 0), "the node is registered");
         var (exitCode, shown, error) = await RunAsync("$KV admin levels");
         Assert.Equal((0, ""), (exitCode, error));
         Assert.StartsWith("in force: format level 3, contract level 1\nnode 1 (version ", shown, StringComparison.Ordinal);
-        Assert.EndsWith("): supports format levels 1 to 3, contract levels 1 to 1; in use: format level 3, contract level 1\n", shown, StringComparison.Ordinal);
+        Assert.EndsWith(
+            "): supports format levels 1 to 3, contract levels 1 to 1; in use: format level 3, contract level 1\n", shown, StringComparison.Ordinal);
         (exitCode, var raised, error) = await RunAsync("$KV admin levels --raise");
         Assert.Equal((0, "nothing to raise, because no node supports more\n" + shown, ""), (exitCode, raised, error));
         var (_, json, _) = await RunAsync("$KV admin levels --output json");

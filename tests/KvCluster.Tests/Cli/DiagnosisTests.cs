@@ -13,7 +13,8 @@ public sealed class DiagnosisTests
     {
         var findings = Diagnose([Sound(1), Sound(2), Sound(3)], Leader(1));
         Assert.All(findings, finding => Assert.Equal((Severity.Ok, ""), (finding.Severity, finding.Advice)));
-        foreach (var subject in (string[])["node 1", "shards", "versions", "clocks", "disk of node 2", "free space of node 2", "coordinator", "open files of node 3", "stalls of node 3", "certificate of node 3"])
+        foreach (var subject in (string[])["node 1", "shards",
+            "versions", "clocks", "disk of node 2", "free space of node 2", "coordinator", "open files of node 3", "stalls of node 3", "certificate of node 3"])
             Assert.Contains(findings, finding => finding.Subject == subject);
     }
 
@@ -32,12 +33,15 @@ public sealed class DiagnosisTests
         { "warning", Sound(2) with { Clock = Now.AddSeconds(2) }, "clocks", "node 1 and node 2 are 2,000.0 ms apart" },
         { "warning", Sound(2) with { Clock = Now.AddSeconds(-2) }, "clocks", "node 2 and this machine are 1,950.0 ms apart" },
         { "problem", Sound(2) with { Clock = Now.AddMinutes(-1) }, "clocks", "node 2 and node 1 are 60,000.0 ms apart" },
-        { "warning", Sound(2) with { SyncMedian = TimeSpan.FromMilliseconds(30) }, "disk of node 2", "writing and syncing 4 KiB takes 30.0 ms (median), 5.0 ms (longest)" },
-        { "problem", Sound(2) with { SyncMedian = TimeSpan.FromSeconds(1) }, "disk of node 2", "writing and syncing 4 KiB takes 1,000.0 ms (median), 5.0 ms (longest)" },
+        { "warning", Sound(
+            2) with { SyncMedian = TimeSpan.FromMilliseconds(30) }, "disk of node 2", "writing and syncing 4 KiB takes 30.0 ms (median), 5.0 ms (longest)" },
+        { "problem", Sound(
+            2) with { SyncMedian = TimeSpan.FromSeconds(1) }, "disk of node 2", "writing and syncing 4 KiB takes 1,000.0 ms (median), 5.0 ms (longest)" },
         { "problem", Sound(2) with { DiskError = "No space left on device" }, "disk of node 2", "could not be measured: No space left on device" },
         { "warning", Sound(2) with { DiskFreeBytes = 9_000_000_000 }, "free space of node 2", "9.0 of 100.0 GB are free; data files of 0.0 GB take 0.0 GB" },
         { "problem", Sound(2) with { DiskFreeBytes = 500_000_000 }, "free space of node 2", "0.5 of 100.0 GB are free; data files of 0.0 GB take 0.0 GB" },
-        { "warning", Sound(2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "")] }, "aside of node 2", "the copy '4' of a replica of shard 4 takes 303 MB" },
+        { "warning", Sound(
+            2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "")] }, "aside of node 2", "the copy '4' of a replica of shard 4 takes 303 MB" },
         {
             "warning", Sound(2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "its control file is lost")] }, "aside of node 2",
             "the copy '4' of a replica of shard 4 takes 303 MB, and is kept although space is needed, because its control file is lost"
@@ -52,7 +56,8 @@ public sealed class DiagnosisTests
         { "warning", Sound(2) with { CertificateEnd = Now.AddDays(20) }, "certificate of node 2", "/tls/tls.crt expires in 20.0 days, 2026-12-11 12:00:00Z" },
         { "problem", Sound(2) with { CertificateEnd = Now.AddDays(1) }, "certificate of node 2", "/tls/tls.crt expires in 1.0 days, 2026-11-22 12:00:00Z" },
         { "problem", Sound(2) with { CertificateEnd = Now.AddDays(-1) }, "certificate of node 2", "/tls/tls.crt has expired, 2026-11-20 12:00:00Z" },
-        { "problem", Sound(2) with { CertificateError = "/tls/tls.key does not match" }, "certificate of node 2", "the certificates now in its files cannot be used, so the earlier ones stay in use: /tls/tls.key does not match" },
+        { "problem", Sound(2) with { CertificateError = "/tls/tls.key does not match" }, "certificate of node 2", "the certificates now in its files cannot be "
+            + "used, so the earlier ones stay in use: /tls/tls.key does not match" },
     };
 
     /// <summary>The advice was a command that only says what is in the copy.</summary>
@@ -61,7 +66,9 @@ public sealed class DiagnosisTests
     {
         var findings = Diagnose([Sound(1), Sound(2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "")] }, Sound(3)], Leader(1));
 
-        Assert.Contains("`kv-node aside remove DATA 4 --accept-loss`", Assert.Single(findings, static finding => finding.Subject == "aside of node 2").Advice, StringComparison.Ordinal);
+        Assert.Contains(
+            "`kv-node aside remove DATA 4 --accept-loss`", Assert.Single(findings, static finding => finding.Subject == "aside of node 2").Advice,
+            StringComparison.Ordinal);
     }
 
     /// <summary>The advice was to enlarge the volume, which the chart refused.</summary>
@@ -72,7 +79,8 @@ public sealed class DiagnosisTests
     {
         var findings = Diagnose([Sound(1), Sound(2) with { DiskFreeBytes = freeBytes }, Sound(3)], Leader(1));
 
-        Assert.Contains("deploy/kubernetes/grow-storage", Assert.Single(findings, finding => finding.Subject == "free space of node 2").Advice, StringComparison.Ordinal);
+        Assert.Contains(
+            "deploy/kubernetes/grow-storage", Assert.Single(findings, finding => finding.Subject == "free space of node 2").Advice, StringComparison.Ordinal);
     }
 
     /// <summary>The advice was to check the network and the password.</summary>
@@ -81,10 +89,14 @@ public sealed class DiagnosisTests
     {
         var findings = Diagnose([Sound(1), Sound(2) with { CoordinatorRefusal = "its data is lost" }, Sound(3)], Leader(1));
 
-        Assert.Contains("kv admin coordinator recover --plan", Assert.Single(findings, static finding => finding.Severity == Severity.Problem).Advice, StringComparison.Ordinal);
+        Assert.Contains(
+            "kv admin coordinator recover --plan", Assert.Single(findings, static finding => finding.Severity == Severity.Problem).Advice,
+            StringComparison.Ordinal);
     }
 
-    /// <summary>Doctor took such a node for one of an older version, and advised to start it with an empty directory, with which it would have created a second cluster.</summary>
+    /// <summary>
+    /// Doctor took such a node for one of an older version, and advised to start it with an empty directory, with which it would have created a second cluster.
+    /// </summary>
     [Fact]
     public void Findings_OfANodeThatWaitsForItsCoordinator_NameTheRecoveryAndNoEmptyDirectory()
     {
@@ -124,10 +136,12 @@ public sealed class DiagnosisTests
     [InlineData(600, true)]
     public void Findings_OfMemory_WarnWhenWritersAreSlowed(uint mebibytes, bool warns)
     {
-        var node = Sound(1) with { Memory = new NodeMemory(1_000 << 20, (ulong)(mebibytes - 61) << 20, 4 << 20, 7 << 20, 28 << 20, 2 << 20, 20 << 20, TimeSpan.FromSeconds(12)) };
+        var node = Sound(1) with { Memory = new NodeMemory(
+            1_000 << 20, (ulong)(mebibytes - 61) << 20, 4 << 20, 7 << 20, 28 << 20, 2 << 20, 20 << 20, TimeSpan.FromSeconds(12)) };
         var finding = Diagnose([node], Leader(1)).Single(finding => finding.Subject == "memory of node 1");
         Assert.Equal(warns ? Severity.Warning : Severity.Ok, finding.Severity);
-        Assert.Equal($"stores use {mebibytes} of 1,000 MiB: changed pages {mebibytes - 61}, pages held by readers 4, free pages 7, journal 28, journal index 2, waiting requests 20; held back for 12 s since it started", finding.Text);
+        Assert.Equal($"stores use {mebibytes} of 1,000 MiB: changed pages {mebibytes - 61}, pages held by readers 4, free pages 7, journal 28, journal index "
+            + "2, waiting requests 20; held back for 12 s since it started", finding.Text);
     }
 
     // What readers hold slows no writer.
@@ -142,8 +156,11 @@ public sealed class DiagnosisTests
     public void Findings_OfAShardWithAProblem_ReportItAndWhatToDo()
     {
         var findings = Diagnose([Sound(1), Sound(2)], Leader(1), Replica(2, "follower"), Replica(3, "failed", "damaged") with { Shard = 4 });
-        Assert.Contains(findings, finding => finding is { Severity: Severity.Problem, Subject: "shard 4", Text: "has no leader, so it serves no linearizable reads and no writes", Advice.Length: > 0 });
-        Assert.Contains(findings, finding => finding is { Severity: Severity.Problem, Subject: "shard 4", Text: "the replica on node 3 has failed: damaged", Advice.Length: > 0 });
+        Assert.Contains(findings, finding => finding
+            is { Severity: Severity.Problem, Subject: "shard 4", Text: "has no leader, so it serves no linearizable reads and no writes", Advice.Length: > 0 });
+        Assert.Contains(
+            findings,
+            finding => finding is { Severity: Severity.Problem, Subject: "shard 4", Text: "the replica on node 3 has failed: damaged", Advice.Length: > 0 });
         Assert.DoesNotContain(findings, finding => finding.Subject is "shards" or "shard 0");
     }
 
@@ -154,7 +171,8 @@ public sealed class DiagnosisTests
     public void Findings_OfAShardWhoseVotersAreSilent_ReportThatItHasNoMajority(int answer, bool isProblem)
     {
         uint[] voters = [1, 2, 3];
-        var status = new ClusterStatus("local", [.. voters.Select(node => new NodeStatus(node, "", "", node <= answer ? "" : "silent", node <= answer ? [Replica(1, node == 1 ? "leader" : "follower") with { Voters = voters }] : []))]);
+        var status = new ClusterStatus("local", [.. voters.Select(node => new NodeStatus(
+            node, "", "", node <= answer ? "" : "silent", node <= answer ? [Replica(1, node == 1 ? "leader" : "follower") with { Voters = voters }] : []))]);
         var findings = new Diagnosis(status, [Sound(1)], Now.AddMilliseconds(-50), Now).Findings();
         Assert.Equal(isProblem, findings.Any(static finding => finding is { Severity: Severity.Problem, Subject: "shard 0", Advice.Length: > 0 }
             && finding.Text.StartsWith("only 1 of the nodes of its 3 voters answer, which is not a majority", StringComparison.Ordinal)));
@@ -178,7 +196,9 @@ public sealed class DiagnosisTests
     public void Findings_OfAShardWithARoleThatIsNotKnown_DoNotSayThatItHasNoLeader()
     {
         var finding = Assert.Single(Diagnose([Sound(1), Sound(2)], Replica(1, "unknown"), Replica(2, "follower")), finding => finding.Severity != Severity.Ok);
-        Assert.Equal((Severity.Warning, "shard 0", "the version of node 1 tells no role that this kv knows, so its leader may not be known here"), (finding.Severity, finding.Subject, finding.Text));
+        Assert.Equal(
+            (Severity.Warning, "shard 0", "the version of node 1 tells no role that this kv knows, so its leader may not be known here"),
+            (finding.Severity, finding.Subject, finding.Text));
         Assert.NotEmpty(finding.Advice);
     }
 
@@ -204,7 +224,8 @@ public sealed class DiagnosisTests
     {
         var findings = Diagnose([Sound(1), Sound(2)], Leader(1), Replica(2, role, failure) with { LacksSpace = "it needs 300 bytes" });
         var finding = Assert.Single(findings, static finding => finding.Subject == "shard 0");
-        Assert.Equal((Severity.Problem, "the replica on node 2 cannot be rebuilt, because its disk lacks space: it needs 300 bytes"), (finding.Severity, finding.Text));
+        Assert.Equal(
+            (Severity.Problem, "the replica on node 2 cannot be rebuilt, because its disk lacks space: it needs 300 bytes"), (finding.Severity, finding.Text));
         Assert.NotEmpty(finding.Advice);
     }
 
@@ -217,7 +238,8 @@ public sealed class DiagnosisTests
     }
 
     private static IReadOnlyList<Finding> Diagnose(NodeExamination[] nodes, params ReplicaStatus[] replicas) => new Diagnosis(
-        new ClusterStatus("local", [.. replicas.Select((replica, index) => new NodeStatus((uint)index + 1, "", "", "", [replica]))]), nodes, Now.AddMilliseconds(-50), Now).Findings();
+        new ClusterStatus("local", [.. replicas.Select((replica, index) => new NodeStatus((uint)index + 1, "", "", "", [replica]))]),
+        nodes, Now.AddMilliseconds(-50), Now).Findings();
 
     private static ReplicaStatus Leader(uint node) => Replica(node, "leader");
 

@@ -21,7 +21,8 @@ public sealed class GzipFileTests(ITestOutputHelper output) : IDisposable
     public async Task Read_OfATruncatedFile_FailsAndReturnsNoPartialLine()
     {
         var whole = Packed(Text(0, Records));
-        var lengths = Enumerable.Range(0, 40).Concat(Enumerable.Range(whole.Length - 40, 40)).Concat(Enumerable.Range(1, 40).Select(part => whole.Length * part / 41));
+        var lengths = Enumerable.Range(0, 40).Concat(Enumerable.Range(whole.Length - 40, 40)).Concat(
+            Enumerable.Range(1, 40).Select(part => whole.Length * part / 41));
         foreach (var length in lengths)
         {
             await File.WriteAllBytesAsync(_path, whole[..length]);
@@ -32,7 +33,8 @@ public sealed class GzipFileTests(ITestOutputHelper output) : IDisposable
     [Fact]
     public async Task Read_OfSeveralMembers_ReturnsAllOfThem()
     {
-        byte[] members = [.. Packed(Text(0, 2_000)), .. Packed(""), .. Packed(""), .. Packed(Text(2_000, 1)), .. Packed(Text(2_001, Records - 2_001)), .. Packed("")];
+        byte[] members =
+            [.. Packed(Text(0, 2_000)), .. Packed(""), .. Packed(""), .. Packed(Text(2_000, 1)), .. Packed(Text(2_001, Records - 2_001)), .. Packed("")];
         await File.WriteAllBytesAsync(_path, members);
         Assert.Equal(Records, await ReadWholeAsync());
     }
@@ -106,7 +108,8 @@ public sealed class GzipFileTests(ITestOutputHelper output) : IDisposable
         Assert.Contains("is not a gzip file", await ReadUntilFailureAsync(), StringComparison.Ordinal);
     }
 
-    private static string Text(int first, int count) => string.Concat(Enumerable.Range(first, count).Select(number => $"key/{number}\tvalue {number * 7919L % 10_007}\n"));
+    private static string Text(int first, int count) =>
+        string.Concat(Enumerable.Range(first, count).Select(number => $"key/{number}\tvalue {number * 7919L % 10_007}\n"));
 
     private static byte[] Packed(string text)
     {

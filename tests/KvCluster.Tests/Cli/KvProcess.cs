@@ -40,7 +40,8 @@ internal sealed class KvProcess : IDisposable
     /// </summary>
     public static async Task<(int ExitCode, string Output, string Error)> RunInShellAsync(string script)
     {
-        using var kv = new KvProcess("/bin/bash", ["-c", $"KV='{Kv}'; NODE='{Path.Combine(AppContext.BaseDirectory, "kv-node")}'; ROUTER='{Path.Combine(AppContext.BaseDirectory, "kv-router")}'; {script}"]);
+        using var kv = new KvProcess("/bin/bash", ["-c", $"KV='{Kv}'; NODE='{Path.Combine(AppContext.BaseDirectory, "kv-node")}'; "
+            + $"ROUTER='{Path.Combine(AppContext.BaseDirectory, "kv-router")}'; {script}"]);
         kv._process.StandardInput.Close();
         return await kv.WaitForEndAsync();
     }

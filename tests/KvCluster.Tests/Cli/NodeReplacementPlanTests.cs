@@ -21,7 +21,8 @@ public sealed class NodeReplacementPlanTests
 
     [Fact]
     public void Of_ANodeInsteadOfWhichNoneIsNamed_LeavesTheChoiceToTheCluster() =>
-        Assert.All(NodeReplacementPlan.Of(Cluster(4, [1, 2, 3], [2, 3, 1]), Moves, Gone, to: null).Moves, static move => Assert.Equal((null, ""), (move.To, move.Refusal)));
+        Assert.All(NodeReplacementPlan.Of(Cluster(4, [1, 2, 3], [2, 3, 1]), Moves, Gone, to: null).Moves, static move => Assert.Equal(
+            (null, ""), (move.To, move.Refusal)));
 
     /// <summary>The named node has a replica of some shards, and of no shard it can have two.</summary>
     [Fact]
@@ -38,7 +39,8 @@ public sealed class NodeReplacementPlanTests
     {
         var status = Cluster(4, [1, 2, 3]);
         Assert.Equal("", NodeReplacementPlan.Of(status, Pauses, Gone, 4).Moves.Single().Refusal);
-        Assert.Equal("moves of replicas are paused (kv admin placement --resume)", NodeReplacementPlan.Of(status, Pauses, Gone, to: null).Moves.Single().Refusal);
+        Assert.Equal(
+            "moves of replicas are paused (kv admin placement --resume)", NodeReplacementPlan.Of(status, Pauses, Gone, to: null).Moves.Single().Refusal);
     }
 
     /// <summary>Nodes 3 and 4 are gone, so no node that answers lacks a replica of the shard.</summary>
@@ -65,7 +67,8 @@ public sealed class NodeReplacementPlanTests
     {
         var refused = Refused(Cluster(3, [1, 2, 3], [2, 3, 1]), Moves, to);
         Assert.Equal(ExitCodes.Unavailable, refused.ExitCode);
-        Assert.StartsWith("Without node 3 only 2 nodes would remain, and a shard has 3 replicas, so nothing was changed. ", refused.Message, StringComparison.Ordinal);
+        Assert.StartsWith(
+            "Without node 3 only 2 nodes would remain, and a shard has 3 replicas, so nothing was changed. ", refused.Message, StringComparison.Ordinal);
         Assert.Contains("start node 3 with an empty data directory under the same number", refused.Message, StringComparison.Ordinal);
         Assert.Contains("or add a node first", refused.Message, StringComparison.Ordinal);
     }
@@ -73,7 +76,9 @@ public sealed class NodeReplacementPlanTests
     /// <summary>A node that leaves takes none, so it counts for nothing.</summary>
     [Fact]
     public void Of_AClusterWhoseSpareNodeLeaves_IsRefused() =>
-        Assert.StartsWith("Without node 3 only 2 nodes would remain", Refused(Cluster(4, [1, 2, 3]), Moves with { Leaving = new Dictionary<uint, int> { [4] = 0 } }, to: null).Message, StringComparison.Ordinal);
+        Assert.StartsWith(
+            "Without node 3 only 2 nodes would remain",
+            Refused(Cluster(4, [1, 2, 3]), Moves with { Leaving = new Dictionary<uint, int> { [4] = 0 } }, to: null).Message, StringComparison.Ordinal);
 
     [Theory]
     [InlineData(3u, ExitCodes.Usage, "NEW must be another node than OLD.")]
@@ -89,23 +94,28 @@ public sealed class NodeReplacementPlanTests
 
     [Fact]
     public void Of_ANodeThatNobodyKnows_IsRefused() =>
-        Assert.Equal("There is no node 9; nothing was changed.", Assert.Throws<CliException>(static () => NodeReplacementPlan.Of(Cluster(4, [1, 2, 4]), Moves, 9, to: null)).Message);
+        Assert.Equal(
+            "There is no node 9; nothing was changed.",
+            Assert.Throws<CliException>(static () => NodeReplacementPlan.Of(Cluster(4, [1, 2, 4]), Moves, 9, to: null)).Message);
 
     /// <summary>A replica that has not heard of the newest leader yet tells who was a voter before.</summary>
     [Fact]
     public void Shards_OfWhichReplicasTellDifferently_AreAsTheLeaderTells()
     {
-        var status = new ClusterStatus("local", [Node(1, Replica(0, "follower", epoch: 2, [1, 2, 3])), Node(2, Replica(0, "leader", epoch: 2, [1, 2, 4])), Node(4, Replica(0, "follower", epoch: 3, [1, 2, 3]))]);
+        var status = new ClusterStatus("local", [Node(1, Replica(0, "follower", epoch: 2, [1, 2, 3])),
+            Node(2, Replica(0, "leader", epoch: 2, [1, 2, 4])), Node(4, Replica(0, "follower", epoch: 3, [1, 2, 3]))]);
         Assert.Equal([1u, 2, 4], NodeReplacementPlan.Shards(status)[0]);
     }
 
-    private static CliException Refused(ClusterStatus status, PlacementStatus placement, uint? to) => Assert.Throws<CliException>(() => NodeReplacementPlan.Of(status, placement, Gone, to));
+    private static CliException Refused(ClusterStatus status, PlacementStatus placement, uint? to) =>
+        Assert.Throws<CliException>(() => NodeReplacementPlan.Of(status, placement, Gone, to));
 
     // Nodes from 1 on; the third does not answer. Each shard has its voters on these nodes.
     private static ClusterStatus Cluster(uint nodes, params uint[][] shards)
     {
         var all = Enumerable.Range(1, (int)nodes).Select(node => Node((uint)node,
-            [.. shards.Index().Where(shard => shard.Item.Contains((uint)node)).Select(shard => Replica((uint)shard.Index, shard.Item[0] == node ? "leader" : "follower", epoch: 1, shard.Item))]));
+            [.. shards.Index().Where(shard => shard.Item.Contains((uint)node)).Select(
+                shard => Replica((uint)shard.Index, shard.Item[0] == node ? "leader" : "follower", epoch: 1, shard.Item))]));
         return Silence(new ClusterStatus("local", [.. all]), Gone);
     }
 

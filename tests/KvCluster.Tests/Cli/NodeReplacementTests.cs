@@ -44,7 +44,8 @@ public sealed class NodeReplacementTests
     public async Task Run_WhoseRequestWasNotAnswered_AsksAgain()
     {
         var cluster = new Moving([1, 2, 3]);
-        cluster.Refusals[0] = () => cluster.Asked.Count(static asked => asked == "replace 0") > 1 ? null : Refusal(StatusCode.Unknown, "OUTCOME_UNKNOWN", "unknown");
+        cluster.Refusals[0] = () =>
+            cluster.Asked.Count(static asked => asked == "replace 0") > 1 ? null : Refusal(StatusCode.Unknown, "OUTCOME_UNKNOWN", "unknown");
         Assert.Equal(New, Assert.Single(await RunAsync(cluster, New, isLeaving: true)).To);
         Assert.Equal(["replace 0", "replace 0"], cluster.Asked);
     }
@@ -72,7 +73,8 @@ public sealed class NodeReplacementTests
         return await new NodeReplacement(admin, plan, limit ?? Eventually.Limit, _told.Enqueue).RunAsync(isLeaving, CancellationToken.None);
     }
 
-    private static RpcException Refusal(StatusCode code, string reason, string applied) => CallStatus.Create(code, reason, $"refused: {reason}", applied).ToRpcException();
+    private static RpcException Refusal(StatusCode code, string reason, string applied) =>
+        CallStatus.Create(code, reason, $"refused: {reason}", applied).ToRpcException();
 
     /// <summary>Five nodes, of which the third is gone, and the nodes of each shard's voters. An operation is done when it is watched.</summary>
     private sealed class Moving(params uint[][] shards) : OperatorInvoker
@@ -117,7 +119,8 @@ public sealed class NodeReplacementTests
             {
                 return new GetStatusResponse
                 {
-                    Nodes = { Enumerable.Range(1, 5).Select(node => new V1.NodeStatus { Node = (uint)node, Error = node == Old ? "gone" : "", Replicas = { node == Old ? [] : ReplicasOfLocked((uint)node) } }) },
+                    Nodes = { Enumerable.Range(1, 5).Select(node => new V1.NodeStatus { Node = (uint)node,
+                        Error = node == Old ? "gone" : "", Replicas = { node == Old ? [] : ReplicasOfLocked((uint)node) } }) },
                 };
             }
         }

@@ -2,7 +2,9 @@ using KvCluster.Cli.Selftest;
 
 namespace KvCluster.Tests.Cli;
 
-/// <summary>What `kv selftest` has seen is judged rightly: mistakes that are planted in a history are found, and what may happen is not taken for one.</summary>
+/// <summary>
+/// What `kv selftest` has seen is judged rightly: mistakes that are planted in a history are found, and what may happen is not taken for one.
+/// </summary>
 public sealed class SelftestHistoryTests
 {
     private readonly RegisterHistory _registers = new();

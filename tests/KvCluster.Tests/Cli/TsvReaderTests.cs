@@ -118,7 +118,8 @@ public sealed class TsvReaderTests : IDisposable
     public void Open_OfAMissingFile_IsAUsageError() =>
         Assert.Equal(ExitCodes.Usage, Assert.Throws<CliException>(() => TsvReader.Open(Path.Combine(_path, "absent"))).ExitCode);
 
-    private static async Task<CliException> FailureOfAsync(TsvReader reader) => await Assert.ThrowsAsync<CliException>(async () => await reader.ReadAsync(default));
+    private static async Task<CliException> FailureOfAsync(TsvReader reader) =>
+        await Assert.ThrowsAsync<CliException>(async () => await reader.ReadAsync(default));
 
     private async Task<List<(long, string, string)>> ReadAllAsync(TsvText text = TsvText.Plain)
     {

@@ -63,7 +63,9 @@ public sealed class ValueBytesTests
     [InlineData("$KV put there v --if-absent", ConditionFailed, "--if-absent: 'there' exists. Nothing was changed.")]
     [InlineData("$KV put absent v --if-exists", ConditionFailed, "--if-exists: 'absent' does not exist. Nothing was changed.")]
     [InlineData("$KV delete there --if-value other", ConditionFailed, "--if-value: 'there' has a different value or does not exist. Nothing was changed.")]
-    [InlineData("$KV put there v --if-etag 00000000-0000-0009-0000-000000000009", ConditionFailed, "--if-etag: 'there' has a different etag or does not exist. Nothing was changed.")]
+    [InlineData(
+        "$KV put there v --if-etag 00000000-0000-0009-0000-000000000009", ConditionFailed,
+        "--if-etag: 'there' has a different etag or does not exist. Nothing was changed.")]
     [InlineData("$KV put there v --if-absent --if-value v", Usage, "--if-absent and --if-value exclude each other. A command takes one condition.")]
     [InlineData("$KV put there v --if-etag 7", Usage, "--if-etag '7' is not an etag")]
     [Trait("Turn", "2")]
@@ -82,7 +84,8 @@ public sealed class ValueBytesTests
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         using var folder = new TemporaryDirectory();
-        Assert.Equal((1, "old", "kv: 'absent' does not exist.\n"), await RunAsync(cluster, folder, "printf old > file; $KV get absent --out file; code=$?; cat file; exit $code"));
+        Assert.Equal((1, "old", "kv: 'absent' does not exist.\n"), await RunAsync(
+            cluster, folder, "printf old > file; $KV get absent --out file; code=$?; cat file; exit $code"));
     }
 
     [ToolFact("bash")]
@@ -99,7 +102,8 @@ public sealed class ValueBytesTests
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         using var folder = new TemporaryDirectory();
-        var (exitCode, output, error) = await RunAsync(cluster, folder, "$KV put key value > etag; $KV delete key; $KV delete key --output json > /dev/null; $KV delete key > /dev/null");
+        var (exitCode, output, error) = await RunAsync(
+            cluster, folder, "$KV put key value > etag; $KV delete key; $KV delete key --output json > /dev/null; $KV delete key > /dev/null");
         Assert.Equal((0, "kv: 'key' existed and was removed.\nkv: 'key' did not exist.\n"), (exitCode, error));
         Assert.Matches("^[0-9A-F-]{36}\n$", output);
     }

@@ -10,7 +10,8 @@ public sealed class WatchDocumentTests
     [Fact]
     public void EveryKindOfLine_IsInTheReadme()
     {
-        var described = Assert.Single(House.House.Read("client/Cli/README.md").Split('\n'), static line => line.StartsWith("| `watch` | one line per event", StringComparison.Ordinal));
+        var described = Assert.Single(
+            House.House.Read("client/Cli/README.md").Split('\n'), static line => line.StartsWith("| `watch` | one line per event", StringComparison.Ordinal));
         var kinds = Enum.GetValues<KvEventKind>().Where(static kind => kind != KvEventKind.Unknown).Select(WatchDocument.NameOf)
             .Concat([WatchPositionDocument.Bookmark, WatchPositionDocument.InitialComplete, new WatchForgetDocument().Kind]);
         Assert.All(kinds, kind => Assert.Contains(kind, described, StringComparison.Ordinal));

@@ -118,7 +118,8 @@ public sealed class BulkLoadTests(ITestOutputHelper output)
         await using var client = cluster.Connect();
         await using var load = client.BulkLoad();
         await load.AddAsync(Key(1), Utf8("v"));
-        foreach (var (key, value, reason) in ((byte[], byte[], string)[])[([], [], "KEY_EMPTY"), (new byte[2_049], [], "KEY_TOO_LONG"), (Key(2), new byte[(8 << 20) + 1], "VALUE_TOO_LARGE")])
+        foreach (var (key, value, reason) in ((byte[], byte[], string)[])[([], [], "KEY_EMPTY"),
+            (new byte[2_049], [], "KEY_TOO_LONG"), (Key(2), new byte[(8 << 20) + 1], "VALUE_TOO_LARGE")])
             Assert.Equal(reason, (await Assert.ThrowsAsync<KvInvalidRequestException>(async () => await load.AddAsync(key, value))).Reason);
         await load.FlushAsync();
         Assert.Equal((1, 1), (load.Acknowledged, load.AcknowledgedThrough));
@@ -131,7 +132,8 @@ public sealed class BulkLoadTests(ITestOutputHelper output)
     public async Task Load_WithoutAnAnswer_GivesUp_AndCanBeAbandoned()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        cluster.Nodes[0].Script = static call => Task.FromResult<Reply?>(call.Method == Method.Write ? FakeNode.Refuse(call, StatusCode.Unavailable, "NO_LEADER") : null);
+        cluster.Nodes[0].Script = static call => Task.FromResult<Reply?>(
+            call.Method == Method.Write ? FakeNode.Refuse(call, StatusCode.Unavailable, "NO_LEADER") : null);
         await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromMilliseconds(100) });
         await using var load = client.BulkLoad(giveUpAfter: TimeSpan.FromMilliseconds(300));
         await load.AddAsync(Key(1), Utf8("v"));
@@ -146,8 +148,8 @@ public sealed class BulkLoadTests(ITestOutputHelper output)
     }
 
     /// <summary>
-    /// A batch was applied and its answer was lost for longer than a call may take. Another client changed the key and was answered, and the load sent the batch again under a
-    /// new identity, so that the acknowledged value was gone.
+    /// A batch was applied and its answer was lost for longer than a call may take. Another client changed the key and was answered, and the load sent the
+    /// batch again under a new identity, so that the acknowledged value was gone.
     /// </summary>
     [Fact]
     public async Task Batch_WhoseAnswerWasLost_DoesNotOverwriteWhatAnotherClientWroteSince()
@@ -257,7 +259,8 @@ public sealed class BulkLoadTests(ITestOutputHelper output)
     public async Task Disposal_ThatCannotSendWhatWasAdded_Throws_OnceAtMost()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        cluster.Nodes[0].Script = static call => Task.FromResult<Reply?>(call.Method == Method.Write ? FakeNode.Refuse(call, StatusCode.ResourceExhausted, "DISK_FULL") : null);
+        cluster.Nodes[0].Script = static call => Task.FromResult<Reply?>(
+            call.Method == Method.Write ? FakeNode.Refuse(call, StatusCode.ResourceExhausted, "DISK_FULL") : null);
         await using var client = cluster.Connect();
         var load = client.BulkLoad();
         await load.AddAsync(Key(1), Utf8("v"));

@@ -56,7 +56,9 @@ public sealed class CallProgressTests
         Assert.True(replied.TrySend());
     }
 
-    /// <summary>A call that the sender put into a message while its deadline passed was answered as not sent, and its change was repeated as certainly not applied.</summary>
+    /// <summary>
+    /// A call that the sender put into a message while its deadline passed was answered as not sent, and its change was repeated as certainly not applied.
+    /// </summary>
     [Fact]
     public async Task TrySendAndTryEnd_AtOnce_AgreeOnWhetherTheCallWasSent()
     {

@@ -8,8 +8,8 @@ using Xunit.Abstractions;
 namespace KvCluster.Tests.Client;
 
 /// <summary>
-/// A connection whose packets are dropped on the way is not closed by anybody. StackExchange.Redis waited a quarter of an hour for the system to give it up (#1848). The
-/// client's pings notice it after five seconds at most, and what was under way goes on over another connection.
+/// A connection whose packets are dropped on the way is not closed by anybody. StackExchange.Redis waited a quarter of an hour for the system to give it up
+/// (#1848). The client's pings notice it after five seconds at most, and what was under way goes on over another connection.
 /// </summary>
 public sealed class DeadConnectionTests(ITestOutputHelper output)
 {
@@ -42,7 +42,8 @@ public sealed class DeadConnectionTests(ITestOutputHelper output)
         var port = new Uri(cluster.AddressOf(1)).Port;
         await using var relay = new Relay(new Network(), to: 1, port, from: Network.Clients);
         await using var writer = new KvClient(cluster.AddressOf(1));
-        await using var watcher = new KvClient(new KvClientOptions { Endpoints = [$"http://127.0.0.1:{relay.Port}"], Gateway = true, Timeout = Eventually.Limit });
+        await using var watcher = new KvClient(
+            new KvClientOptions { Endpoints = [$"http://127.0.0.1:{relay.Port}"], Gateway = true, Timeout = Eventually.Limit });
         using var stop = new CancellationTokenSource(Eventually.Limit);
         var dropped = false;
         var next = 0;

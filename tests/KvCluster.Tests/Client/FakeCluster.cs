@@ -121,7 +121,8 @@ internal sealed class FakeCluster : IAsyncDisposable
                 ClusterId = ClusterId,
                 Complete = true,
                 Shards = { _routes },
-                Nodes = { Nodes.Where(_ => NamesNodes).Select(node => new NodeAddress { Node = node.Id, Address = AddressesTold.GetValueOrDefault(node.Id, node.Address) }) },
+                Nodes = { Nodes.Where(_ => NamesNodes)
+                    .Select(node => new NodeAddress { Node = node.Id, Address = AddressesTold.GetValueOrDefault(node.Id, node.Address) }) },
             };
         }
     }
@@ -205,7 +206,8 @@ internal sealed class FakeCluster : IAsyncDisposable
     {
         lock (_lock)
         {
-            if (id.Shard != shard || !Results.TryGetValue((shard, System.Buffers.Binary.BinaryPrimitives.ReadUInt64LittleEndian(id.Session.Span)), out var results))
+            if (id.Shard != shard
+                || !Results.TryGetValue((shard, System.Buffers.Binary.BinaryPrimitives.ReadUInt64LittleEndian(id.Session.Span)), out var results))
                 return null;
             Assert.True(id.Sequence >= id.LowestOpen && id.Sequence - id.LowestOpen < 4_096, $"{id} is outside the window.");
             if (!results.TryGetValue(id.Sequence, out var reply))
@@ -229,13 +231,15 @@ internal sealed class FakeCluster : IAsyncDisposable
             yield return new ScanPage
             {
                 Position = new Position { Shard = route.Shard, Etag = new V1.Etag { Epoch = 1, Change = _change } },
-                Entries = { chunk.Select(entry => new Entry { Key = ByteString.CopyFrom(entry.Key), Value = request.KeysOnly ? ByteString.Empty : ByteString.CopyFrom(entry.Value.Value), Etag = entry.Value.Etag }) },
+                Entries = { chunk.Select(entry => new Entry { Key = ByteString.CopyFrom(
+                    entry.Key), Value = request.KeysOnly ? ByteString.Empty : ByteString.CopyFrom(entry.Value.Value), Etag = entry.Value.Etag }) },
             };
         }
         var next = request.Reverse ? route.Start : route.End;
         var goesOn = !next.IsEmpty && (request.Reverse
             ? (request.Start.IsEmpty || request.Start.Span.SequenceCompareTo(next.Span) < 0) && request.Prefix.Span.SequenceCompareTo(next.Span) < 0
-            : (request.End.IsEmpty || next.Span.SequenceCompareTo(request.End.Span) < 0) && (next.Span.SequenceCompareTo(request.Prefix.Span) < 0 || next.Span.StartsWith(request.Prefix.Span)));
+            : (request.End.IsEmpty || next.Span.SequenceCompareTo(request.End.Span) < 0)
+                && (next.Span.SequenceCompareTo(request.Prefix.Span) < 0 || next.Span.StartsWith(request.Prefix.Span)));
         if (goesOn && (request.Limit == 0 || (ulong)entries.Length < request.Limit))
             yield return new ScanPage { NextStart = next };
     }
@@ -243,7 +247,8 @@ internal sealed class FakeCluster : IAsyncDisposable
     private static bool IsIn(ShardRoute route, ScanRequest request, byte[] key)
     {
         var span = key.AsSpan();
-        var after = request.ResumeAfter.IsEmpty || (request.Reverse ? span.SequenceCompareTo(request.ResumeAfter.Span) < 0 : span.SequenceCompareTo(request.ResumeAfter.Span) > 0);
+        var after = request.ResumeAfter.IsEmpty
+            || (request.Reverse ? span.SequenceCompareTo(request.ResumeAfter.Span) < 0 : span.SequenceCompareTo(request.ResumeAfter.Span) > 0);
         return after
             && span.SequenceCompareTo(route.Start.Span) >= 0 && (route.End.IsEmpty || span.SequenceCompareTo(route.End.Span) < 0)
             && span.SequenceCompareTo(request.Start.Span) >= 0 && (request.End.IsEmpty || span.SequenceCompareTo(request.End.Span) < 0)

@@ -129,7 +129,8 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         return new Reply { Id = call.Id, Code = status.Code, Status = status.ToByteString() };
     }
 
-    public override async Task Exchange(IAsyncStreamReader<ExchangeRequest> requestStream, IServerStreamWriter<ExchangeResponse> responseStream, ServerCallContext context)
+    public override async Task Exchange(
+        IAsyncStreamReader<ExchangeRequest> requestStream, IServerStreamWriter<ExchangeResponse> responseStream, ServerCallContext context)
     {
         var writing = new SemaphoreSlim(1);
         while (await requestStream.MoveNext(context.CancellationToken))
@@ -181,7 +182,8 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     // A key of the shard in which the range ends.
     private byte[] LastKey(ScanRequest request)
     {
-        var ends = new[] { request.End.ToByteArray(), KeyBounds.EndOfPrefix(request.Prefix.Span), request.ResumeAfter.ToByteArray() }.Where(end => end.Length > 0).ToArray();
+        var ends = new[] { request.End.ToByteArray(), KeyBounds.EndOfPrefix(request.Prefix.Span), request.ResumeAfter.ToByteArray() }.Where(
+            end => end.Length > 0).ToArray();
         if (ends.Length == 0)
             return [0xFF, 0xFF];
         var end = ends.MinBy(Convert.ToHexString)!;
@@ -208,7 +210,8 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
             Method.OpenSession => AtLeader(
                 call, OpenSessionRequest.Parser.ParseFrom(message).Key, key => _cluster.OpenSession(_cluster.RouteOf(key.Span).Shard)),
             Method.EndSession => AtLeader(
-                call, EndSessionRequest.Parser.ParseFrom(message).Key, key => _cluster.EndSession(_cluster.RouteOf(key.Span).Shard, EndSessionRequest.Parser.ParseFrom(message).Session)),
+                call, EndSessionRequest.Parser.ParseFrom(message).Key,
+                key => _cluster.EndSession(_cluster.RouteOf(key.Span).Shard, EndSessionRequest.Parser.ParseFrom(message).Session)),
             Method.Put => Put(call, PutRequest.Parser.ParseFrom(message)),
             Method.Delete => Delete(call, DeleteRequest.Parser.ParseFrom(message)),
             Method.Write => Write(call, WriteRequest.Parser.ParseFrom(message)),
@@ -251,13 +254,15 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     private static bool IsForLeader(ReadOptions? read) => (read?.Mode ?? ReadMode.Unspecified).IsForLeader();
 
     private Reply Put(Call call, PutRequest request) => Change(
-        call, request.RequestId, request.Key, request.Conditions, [new Operation { Put = new PutOperation { Key = request.Key, Value = request.Value } }], position => new PutResponse { Position = position });
+        call, request.RequestId, request.Key, request.Conditions,
+        [new Operation { Put = new PutOperation { Key = request.Key, Value = request.Value } }], position => new PutResponse { Position = position });
 
     private Reply Delete(Call call, DeleteRequest request)
     {
         var existed = _cluster.Get(request.Key.Span).Found;
         return Change(
-            call, request.RequestId, request.Key, request.Conditions, [new Operation { Delete = new DeleteOperation { Key = request.Key } }], position => new DeleteResponse { Position = position, Existed = existed });
+            call, request.RequestId, request.Key, request.Conditions,
+            [new Operation { Delete = new DeleteOperation { Key = request.Key } }], position => new DeleteResponse { Position = position, Existed = existed });
     }
 
     private Reply Write(Call call, WriteRequest request)
@@ -335,9 +340,11 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
                     Node = node.Id,
                     Address = node.Address,
                     Version = "1",
-                    Memory = request.Activity ? new V1.NodeMemory { BudgetBytes = 1_000, ChangedPagesBytes = 100, ReaderPagesBytes = 20, FreePagesBytes = 3, JournalBytes = 40, JournalIndexBytes = 5, RequestsBytes = 6, HeldBackUs = 7 } : null,
+                    Memory = request.Activity ? new V1.NodeMemory { BudgetBytes = 1_000, ChangedPagesBytes = 100,
+                        ReaderPagesBytes = 20, FreePagesBytes = 3, JournalBytes = 40, JournalIndexBytes = 5, RequestsBytes = 6, HeldBackUs = 7 } : null,
                     History = request.History ? node.History : null,
-                    Replicas = { new V1.ReplicaStatus { Route = node._cluster.ToMap().Shards[0], Role = Role.Leader, DataBytes = 8192, DataAllocatedBytes = 4096, Digest = request.Digest ? ByteString.CopyFrom(1, 2, 3) : ByteString.Empty } },
+                    Replicas = { new V1.ReplicaStatus { Route = node._cluster.ToMap().Shards[0], Role = Role.Leader,
+                        DataBytes = 8192, DataAllocatedBytes = 4096, Digest = request.Digest ? ByteString.CopyFrom(1, 2, 3) : ByteString.Empty } },
                 },
             },
         });
@@ -346,7 +353,8 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     private sealed class AdminCalls(FakeNode node) : Admin.V1.Admin.AdminBase
     {
         public override Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) => node.Examination is { } examination
-            ? Task.FromResult(new ExamineResponse { Nodes = { new Admin.V1.NodeExamination(examination) { ClockUs = (DateTimeOffset.UtcNow - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond } } })
+            ? Task.FromResult(new ExamineResponse { Nodes = { new Admin.V1.NodeExamination(
+                examination) { ClockUs = (DateTimeOffset.UtcNow - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond } } })
             : throw new RpcException(new global::Grpc.Core.Status(StatusCode.Unavailable, "the port is closed"));
 
         public override Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context)
@@ -358,10 +366,13 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         public override Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context) => ChangeAsync(new DrainResponse());
 
         public override Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context) =>
-            ChangeAsync(new ReplaceResponse { Operation = new Admin.V1.ClusterOperation { Id = new OperationId(new(request.Shard), 1).ToString(), Shard = request.Shard, State = OperationState.Running } });
+            ChangeAsync(new ReplaceResponse { Operation = new Admin.V1.ClusterOperation { Id = new OperationId(new(request.Shard), 1)
+                .ToString(), Shard = request.Shard, State = OperationState.Running } });
 
-        public override Task WatchOperation(WatchOperationRequest request, IServerStreamWriter<WatchOperationResponse> responseStream, ServerCallContext context) =>
-            responseStream.WriteAsync(new WatchOperationResponse { Operation = new Admin.V1.ClusterOperation { Id = request.Id, State = OperationState.Done } });
+        public override Task WatchOperation(
+            WatchOperationRequest request, IServerStreamWriter<WatchOperationResponse> responseStream, ServerCallContext context) =>
+                responseStream.WriteAsync(
+                    new WatchOperationResponse { Operation = new Admin.V1.ClusterOperation { Id = request.Id, State = OperationState.Done } });
 
         public override Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context) => ChangeAsync(new QuarantineResponse());
 

@@ -229,7 +229,8 @@ public sealed class KvClientTests(ITestOutputHelper output)
         Assert.Contains(typeof(KvClient), types);
         var foreign = types.SelectMany(type => type.GetMembers(BindingFlags.Public | BindingFlags.Instance | BindingFlags.Static | BindingFlags.DeclaredOnly))
             .SelectMany(TypesOf)
-            .Where(type => type.Namespace is { } name && new[] { "Grpc", "Google", "Polly", "KvCluster.V1" }.Any(prefix => name.StartsWith(prefix, StringComparison.Ordinal)));
+            .Where(type => type.Namespace is { } name
+                && new[] { "Grpc", "Google", "Polly", "KvCluster.V1" }.Any(prefix => name.StartsWith(prefix, StringComparison.Ordinal)));
         Assert.Empty(foreign);
     }
 
@@ -257,7 +258,8 @@ public sealed class KvClientTests(ITestOutputHelper output)
         cluster.Nodes[0].ScanScript = _ =>
         {
             if (++pages % 3 == 0)
-                throw KvCluster.Client.Transport.CallStatus.Create(StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly.", "no").ToRpcException();
+                throw KvCluster.Client.Transport.CallStatus.Create(StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly.", "no")
+                    .ToRpcException();
         };
         var seen = new List<string>();
         async Task ScanAsync()
@@ -278,8 +280,10 @@ public sealed class KvClientTests(ITestOutputHelper output)
 
     private static IEnumerable<string> Linear(IEnumerable<string> keys, KvScan scan)
     {
-        var (prefix, start, end) = (Encoding.UTF8.GetString(scan.Prefix.Span), Encoding.UTF8.GetString(scan.Start.Span), Encoding.UTF8.GetString(scan.End.Span));
-        var range = keys.Where(key => key.StartsWith(prefix, StringComparison.Ordinal) && string.CompareOrdinal(key, start) >= 0 && (end.Length == 0 || string.CompareOrdinal(key, end) < 0));
+        var (prefix, start, end) =
+            (Encoding.UTF8.GetString(scan.Prefix.Span), Encoding.UTF8.GetString(scan.Start.Span), Encoding.UTF8.GetString(scan.End.Span));
+        var range = keys.Where(key => key.StartsWith(prefix, StringComparison.Ordinal)
+            && string.CompareOrdinal(key, start) >= 0 && (end.Length == 0 || string.CompareOrdinal(key, end) < 0));
         var ordered = scan.Reverse ? range.Reverse() : range;
         return scan.Limit == 0 ? ordered : ordered.Take((int)scan.Limit);
     }

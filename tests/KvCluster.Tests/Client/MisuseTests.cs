@@ -15,7 +15,9 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Tests.Client;
 
-/// <summary>What first-time users of the library do wrong, and what their failures are called: closed clients, nulls, wrong addresses, short timeouts.</summary>
+/// <summary>
+/// What first-time users of the library do wrong, and what their failures are called: closed clients, nulls, wrong addresses, short timeouts.
+/// </summary>
 public sealed class MisuseTests
 {
     /// <summary>What stands still accepts connections and answers nothing. It is no wrong address, and may go on.</summary>
@@ -131,9 +133,13 @@ public sealed class MisuseTests
         }, "the deadline passes while the node does not answer");
         // What the nodes said is still told.
         cluster.Nodes[0].Script = static call => Task.FromResult<Reply?>(FakeNode.Refuse(call, StatusCode.Unavailable, "BUSY"));
-        await Eventually.TrueAsync(async () => (await Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("k").AsTask())).Reason == "BUSY", "the node says that it is busy");
+        await Eventually.TrueAsync(
+            async () => (await Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("k").AsTask())).Reason == "BUSY",
+            "the node says that it is busy");
         cluster.Nodes[0].Script = static call => Task.FromResult<Reply?>(FakeNode.Refuse(call, StatusCode.Unavailable, "NO_LEADER"));
-        await Eventually.TrueAsync(async () => (await Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("k").AsTask())).Reason == "NO_LEADER", "the node says that it knows no leader");
+        await Eventually.TrueAsync(
+            async () => (await Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("k").AsTask())).Reason == "NO_LEADER",
+            "the node says that it knows no leader");
     }
 
     /// <summary>Each of them used up the whole timeout.</summary>
@@ -157,7 +163,8 @@ public sealed class MisuseTests
             _ => cluster.Endpoint.Replace("http://", "https://", StringComparison.Ordinal),
         };
         await using var client = new KvClient(new KvClientOptions { Endpoints = [endpoint], Gateway = gateway, Timeout = Eventually.Limit });
-        foreach (var call in (Func<Task>[])[() => client.GetAsync("k").AsTask(), () => client.PutAsync("k", "v").AsTask(), async () => await client.ScanAsync(new KvScan()).GetAsyncEnumerator().MoveNextAsync()])
+        foreach (var call in (Func<Task>[])[() => client.GetAsync("k").AsTask(),
+            () => client.PutAsync("k", "v").AsTask(), async () => await client.ScanAsync(new KvScan()).GetAsyncEnumerator().MoveNextAsync()])
         {
             var began = Stopwatch.GetTimestamp();
             var failure = await Assert.ThrowsAnyAsync<KvException>(call);
@@ -228,7 +235,8 @@ public sealed class MisuseTests
     public void Reason_OfAStatusWithoutDetails_IsStable(object given, string reason)
     {
         var code = (StatusCode)given;
-        var failure = Assert.IsAssignableFrom<KvException>(KvCluster.Client.Transport.KvErrors.ToException(new RpcException(new Status(code, "no details")), CancellationToken.None));
+        var failure = Assert.IsAssignableFrom<KvException>(
+            KvCluster.Client.Transport.KvErrors.ToException(new RpcException(new Status(code, "no details")), CancellationToken.None));
         Assert.Equal((reason, "no details"), (failure.Reason, failure.Message));
         Assert.Equal(reason, KvCluster.Client.Transport.KvErrors.ToException(new Google.Rpc.Status { Code = (int)code }).Reason);
     }
@@ -248,7 +256,8 @@ public sealed class MisuseTests
         {
             foreach (var method in receiver.GetType().GetMethods(BindingFlags.Public | BindingFlags.Instance | BindingFlags.DeclaredOnly))
             {
-                foreach (var refused in method.GetParameters().Where(parameter => !parameter.ParameterType.IsValueType && context.Create(parameter).WriteState == NullabilityState.NotNull))
+                foreach (var refused in method.GetParameters()
+                    .Where(parameter => !parameter.ParameterType.IsValueType && context.Create(parameter).WriteState == NullabilityState.NotNull))
                 {
                     seen++;
                     var arguments = method.GetParameters().Select(parameter => parameter == refused ? null : SomeOf(parameter.ParameterType)).ToArray();
@@ -266,7 +275,8 @@ public sealed class MisuseTests
     public void Put_WithAConditionOfItsOwn_InAList_IsRefused()
     {
         var write = new KvWrite();
-        Assert.Contains("If", Assert.Throws<ArgumentException>(() => write.Operations.Put("k"u8.ToArray(), default, new KvPutOptions { Condition = KvCondition.Absent() })).Message, StringComparison.Ordinal);
+        Assert.Contains("If", Assert.Throws<ArgumentException>(() => write.Operations.Put(
+            "k"u8.ToArray(), default, new KvPutOptions { Condition = KvCondition.Absent() })).Message, StringComparison.Ordinal);
         Assert.Equal(0, write.Count);
         write.Operations.Put("k"u8.ToArray(), default, new KvPutOptions { Sequence = true });
         Assert.Equal(1, write.Count);
@@ -276,14 +286,16 @@ public sealed class MisuseTests
     [Fact]
     public void Endpoints_OfAConfiguration_ReplaceTheDefault()
     {
-        var configuration = new ConfigurationBuilder().AddInMemoryCollection([new("Endpoints:0", "http://a:1"), new("Endpoints:1", "http://b:1"), new("Timeout", "00:00:03")]).Build();
+        var configuration = new ConfigurationBuilder()
+            .AddInMemoryCollection([new("Endpoints:0", "http://a:1"), new("Endpoints:1", "http://b:1"), new("Timeout", "00:00:03")]).Build();
         var options = configuration.Get<KvClientOptions>()!;
         Assert.Equal((IEnumerable<string>)["http://a:1", "http://b:1"], options.Endpoints);
         Assert.Equal((IEnumerable<string>)["http://127.0.0.1:7400"], new KvClientOptions().EndpointsInUse);
     }
 
     private static object? SomeOf(System.Type type) => type == typeof(string) ? "k"
-        : type == typeof(IReadOnlyList<ReadOnlyMemory<byte>>) || type == typeof(IEnumerable<ReadOnlyMemory<byte>>) ? new ReadOnlyMemory<byte>[] { "k"u8.ToArray() }
+        : type == typeof(IReadOnlyList<ReadOnlyMemory<byte>>) || type == typeof(IEnumerable<ReadOnlyMemory<byte>>)
+        ? new ReadOnlyMemory<byte>[] { "k"u8.ToArray() }
         : type.IsValueType ? Activator.CreateInstance(type)
         : type.GetConstructor([]) is { } constructor ? constructor.Invoke([])
         : null;

@@ -116,8 +116,8 @@ public sealed class OpenCallsTests
     }
 
     /// <summary>
-    /// The stream's sender and receiver, the caller's cancellation, the deadline sweep and the end of the stream race for each call. Answering a call twice throws.
-    /// A call that is used again too early would be sent with another's request.
+    /// The stream's sender and receiver, the caller's cancellation, the deadline sweep and the end of the stream race for each call. Answering a call twice
+    /// throws. A call that is used again too early would be sent with another's request.
     /// </summary>
     [Fact]
     public async Task Calls_ThatManyRaceFor_AreAnsweredOnceAndFreeTheirPlaces()
@@ -220,7 +220,8 @@ public sealed class OpenCallsTests
         Assert.Equal(Share, Fill(shard: 1, Method.Put));
     }
 
-    private static PendingCall Call(uint shard, Method method, long deadlineMs = long.MaxValue) => PendingCall.Rent(method, ByteString.Empty, new(shard), 1, deadlineMs);
+    private static PendingCall Call(uint shard, Method method, long deadlineMs = long.MaxValue) =>
+        PendingCall.Rent(method, ByteString.Empty, new(shard), 1, deadlineMs);
 
     private PendingCall Waits(out PendingCall call)
     {

@@ -143,7 +143,8 @@ public sealed class OperatorCallTests
         Assert.Equal(("NODE_UNREACHABLE", ChangeOutcome.NotApplied), (failure.Reason, failure.Outcome));
     }
 
-    private static KvClient ClientOf(FakeCluster cluster, bool gateway, TimeSpan time) => new(new KvClientOptions { Endpoints = [cluster.Endpoint], Gateway = gateway, Timeout = time });
+    private static KvClient ClientOf(FakeCluster cluster, bool gateway, TimeSpan time) =>
+        new(new KvClientOptions { Endpoints = [cluster.Endpoint], Gateway = gateway, Timeout = time });
 
     private static Task CallAsync(KvClient client, string name, CancellationToken stop) => name switch
     {

@@ -36,7 +36,9 @@ public sealed class PauseTests
         }
     }
 
-    /// <summary>A scan whose reader paused for a minute, or for seconds while memory was short, was reset by the node. It returned 453 of 63,436 entries.</summary>
+    /// <summary>
+    /// A scan whose reader paused for a minute, or for seconds while memory was short, was reset by the node. It returned 453 of 63,436 entries.
+    /// </summary>
     [Theory]
     [MemberData(nameof(Ends))]
     public async Task Scan_WhoseStreamWasEnded_GoesOnAfterItsLastKey(string end, bool isReverse, bool byARouter)
@@ -52,7 +54,8 @@ public sealed class PauseTests
                     throw EndOf(end);
             };
         }
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [router?.Address ?? cluster.Endpoint], Gateway = byARouter, Timeout = Eventually.Limit });
+        await using var client = new KvClient(
+            new KvClientOptions { Endpoints = [router?.Address ?? cluster.Endpoint], Gateway = byARouter, Timeout = Eventually.Limit });
         Assert.Equal(isReverse ? Keys.Reverse() : Keys, await ScanAsync(client, new KvScan { Reverse = isReverse }));
         Assert.True(cluster.Nodes.Sum(static node => node.Scans.Count) > 4);
     }
@@ -123,7 +126,8 @@ public sealed class PauseTests
         var found = await client.GetManyAsync([.. Keys.Select(static key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]);
         Assert.All(found, static result => Assert.True(result.Found));
         // Other nodes are asked for the part of a node that was lost, and refuse it.
-        Assert.Single(cluster.Nodes[0].Calls, static call => call.Method == V1.Method.GetMany && V1.GetManyRequest.Parser.ParseFrom(call.Request).Keys[0].ToStringUtf8() == Keys[0]);
+        Assert.Single(cluster.Nodes[0].Calls, static call => call.Method == V1.Method.GetMany
+            && V1.GetManyRequest.Parser.ParseFrom(call.Request).Keys[0].ToStringUtf8() == Keys[0]);
         Assert.True(asked > 1);
     }
 
@@ -171,5 +175,6 @@ public sealed class PauseTests
     }
 
     private static Task<RouterHost> RouterOfAsync(FakeCluster cluster) => RouterHost.StartAsync(
-        new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.Endpoint] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.Endpoint] },
+        new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
 }

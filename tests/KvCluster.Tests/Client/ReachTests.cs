@@ -29,12 +29,15 @@ public sealed class ReachTests
             Read = (KvReadMode)77,
             Tls = new KvTlsOptions { KeyFile = "key.pem" },
         }));
-        foreach (var mistake in (string[])["'localhost:7400'", "'http://host:1/path'", "Timeout is 00:00:00", "CallsInFlightMax is 100000", "no read mode 77", "Tls.KeyFile requires CertificateFile"])
+        foreach (var mistake in (string[])["'localhost:7400'",
+            "'http://host:1/path'", "Timeout is 00:00:00", "CallsInFlightMax is 100000", "no read mode 77", "Tls.KeyFile requires CertificateFile"])
             Assert.Contains(mistake, failure.Message, StringComparison.Ordinal);
         Assert.DoesNotContain("good", failure.Message, StringComparison.Ordinal);
         Assert.Contains("'http://host:2/' must have only a host and a port", failure.Message, StringComparison.Ordinal);
         Assert.DoesNotContain("secret", failure.Message, StringComparison.Ordinal);
-        Assert.Contains("Endpoints is empty", Assert.Throws<ArgumentException>(() => new KvClient(new KvClientOptions { Endpoints = [] })).Message, StringComparison.Ordinal);
+        Assert.Contains(
+            "Endpoints is empty", Assert.Throws<ArgumentException>(() => new KvClient(new KvClientOptions { Endpoints = [] })).Message,
+            StringComparison.Ordinal);
     }
 
     /// <summary>Status, scans and operators' calls went to the first endpoint only, and failed with it.</summary>
@@ -54,7 +57,8 @@ public sealed class ReachTests
             Assert.Equal(2, (await client.Admin.GetStatusAsync()).Nodes.Count);
             await client.Admin.DrainAsync(1);
         }
-        await using var late = new KvClient(new KvClientOptions { Endpoints = ["http://127.0.0.1:1", second.Address], Gateway = true, Timeout = Eventually.Limit });
+        await using var late = new KvClient(
+            new KvClientOptions { Endpoints = ["http://127.0.0.1:1", second.Address], Gateway = true, Timeout = Eventually.Limit });
         Assert.Equal(2, (await late.Admin.GetStatusAsync()).Nodes.Count);
         Assert.True((await late.GetAsync("a")).Found);
     }
@@ -63,7 +67,8 @@ public sealed class ReachTests
     public async Task Gateway_WithSeveralEndpoints_UsesThemInTurn()
     {
         await using var cluster = await FakeCluster.StartAsync(2);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [.. cluster.Nodes.Select(node => node.Address)], Gateway = true, Timeout = Eventually.Limit });
+        await using var client = new KvClient(
+            new KvClientOptions { Endpoints = [.. cluster.Nodes.Select(node => node.Address)], Gateway = true, Timeout = Eventually.Limit });
         for (var number = 0; number < 20; number++)
             await client.PutAsync($"k{number}", "v");
         Assert.All(cluster.Nodes, node => Assert.NotEmpty(node.Calls));
@@ -78,12 +83,15 @@ public sealed class ReachTests
     {
         await using var cluster = await FakeCluster.StartAsync(1, "m");
         var node = cluster.Nodes[0];
-        node.Script = static call => Task.FromResult(call.Method == V1.Method.Put && PutRequest.Parser.ParseFrom(call.Request).Key[0] == 'a' ? FakeNode.Silence : null);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Gateway = true, CallsInFlightMax = 16, Timeout = Eventually.Limit });
+        node.Script = static call => Task.FromResult(
+            call.Method == V1.Method.Put && PutRequest.Parser.ParseFrom(call.Request).Key[0] == 'a' ? FakeNode.Silence : null);
+        await using var client = new KvClient(
+            new KvClientOptions { Endpoints = [cluster.Endpoint], Gateway = true, CallsInFlightMax = 16, Timeout = Eventually.Limit });
         await client.PutAsync("q", "0");
         using var givesUp = new CancellationTokenSource();
         var stuck = Enumerable.Range(0, 40).Select(number => client.PutAsync($"a{number}", "1", cancellationToken: givesUp.Token).AsTask()).ToList();
-        await Eventually.TrueAsync(() => node.Calls.Count(static call => call.Method == V1.Method.Put) > 4, "calls of the shard have gone to the node, and others wait for their places");
+        await Eventually.TrueAsync(() => node.Calls.Count(static call => call.Method == V1.Method.Put) > 4, "calls of the shard have gone to the node, and "
+            + "others wait for their places");
         for (var number = 0; number < 20; number++)
             await client.PutAsync($"q{number}", "1");
         Assert.DoesNotContain(stuck, static put => put.IsCompleted);
@@ -99,13 +107,15 @@ public sealed class ReachTests
         await using var one = await FakeCluster.StartAsync(1);
         await using var other = await FakeCluster.StartAsync(1);
         var log = new LinesLog();
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [one.Endpoint, other.Endpoint], Gateway = gateway, Timeout = Eventually.Limit, Log = log });
+        await using var client = new KvClient(
+            new KvClientOptions { Endpoints = [one.Endpoint, other.Endpoint], Gateway = gateway, Timeout = Eventually.Limit, Log = log });
         for (var number = 0; number < 10; number++)
             await client.PutAsync($"k{number}", "v");
         var (used, unused) = one.Applied.IsEmpty ? (other, one) : (one, other);
         Assert.Equal(10, used.Applied.Count);
         if (gateway)
-            await Eventually.TrueAsync(() => log.Lines.Any(line => line.Contains("is not used", StringComparison.Ordinal)), "the log names the endpoint of another cluster");
+            await Eventually.TrueAsync(
+                () => log.Lines.Any(line => line.Contains("is not used", StringComparison.Ordinal)), "the log names the endpoint of another cluster");
         // If its own cluster is gone, a client must fail rather than change to another cluster.
         await used.Nodes[0].DisposeAsync();
         await Eventually.TrueAsync(() => log.Lines.Any(line => line.Contains(unused.ClusterId, StringComparison.Ordinal)), "the log names the other cluster");
@@ -121,7 +131,8 @@ public sealed class ReachTests
         var log = new LinesLog();
         await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Nodes[1].Address], Timeout = Eventually.Limit, Log = log });
         var put = client.PutAsync("a", "1").AsTask();
-        await Eventually.TrueAsync(() => log.Lines.Any(line => line.Contains("the stream of calls", StringComparison.Ordinal)), "the log tells of the exception");
+        await Eventually.TrueAsync(
+            () => log.Lines.Any(line => line.Contains("the stream of calls", StringComparison.Ordinal)), "the log tells of the exception");
         cluster.Lead(1, node: 2);
         cluster.Announce();
         await put;
@@ -135,7 +146,8 @@ public sealed class ReachTests
         await using var cluster = await FakeCluster.StartAsync(1);
         var log = new LinesLog();
         var connector = new ThrowingConnector(new GrpcConnector(new KvCluster.Tls.TlsConnector(files: null), 16, log));
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = Eventually.Limit, Log = log }, connector, ClientRuntime.Machine);
+        await using var client = new KvClient(
+            new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = Eventually.Limit, Log = log }, connector, ClientRuntime.Machine);
         await client.PutAsync("a", "1");
         Assert.Contains(log.Lines, line => line.Contains("the shard map's stream", StringComparison.Ordinal));
     }
@@ -145,7 +157,8 @@ public sealed class ReachTests
     public async Task Gateway_ThatCannotBeReached_SaysWhy()
     {
         await using var client = new KvClient(
-            new KvClientOptions { Endpoints = ["http://127.0.0.1:1"], Gateway = true, Timeout = TimeSpan.FromMilliseconds(100) }, new PausedConnector(), ClientRuntime.Machine);
+            new KvClientOptions { Endpoints = ["http://127.0.0.1:1"], Gateway = true, Timeout = TimeSpan.FromMilliseconds(100) },
+            new PausedConnector(), ClientRuntime.Machine);
         var failure = await Assert.ThrowsAsync<KvUnavailableException>(async () => await client.GetAsync("a"));
         Assert.Contains(PausedConnector.Reason, failure.Message, StringComparison.Ordinal);
     }
@@ -206,11 +219,13 @@ public sealed class ReachTests
         using var gone = await DroppingHost.StartAsync();
         cluster.AddressesTold[1] = gone.Address;
         var connector = new KeepingConnector(new GrpcConnector(new KvCluster.Tls.TlsConnector(files: null), 16, NullLogger.Instance, Timeout.InfiniteTimeSpan));
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = Eventually.Limit }, connector, ClientRuntime.Machine);
+        await using var client = new KvClient(
+            new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = Eventually.Limit }, connector, ClientRuntime.Machine);
         var put = client.PutAsync("a", "1").AsTask();
         await Eventually.TrueAsync(() => connector.Connections.ContainsKey(gone.Address), "the client has gone to the node");
         // A call that could go to another node would have been sent there by now. This one waits.
-        var impatient = await connector.Connections[gone.Address].CallAsync(PendingCall.Rent(V1.Method.Get, Google.Protobuf.ByteString.Empty, new(0), 0, long.MaxValue), CancellationToken.None);
+        var impatient = await connector.Connections[gone.Address].CallAsync(
+            PendingCall.Rent(V1.Method.Get, Google.Protobuf.ByteString.Empty, new(0), 0, long.MaxValue), CancellationToken.None);
         Assert.Contains("no connection within", impatient.Failure, StringComparison.Ordinal);
         Assert.False(put.IsCompleted);
         gone.ForwardTo(new Uri(cluster.Endpoint).Port);
@@ -227,7 +242,8 @@ public sealed class ReachTests
     [Fact]
     public async Task Calls_OfAClosedConnection_AllEndAtOnce()
     {
-        var connection = new NodeConnection("http://127.0.0.1:1", new KvCluster.Tls.TlsConnector(files: null), callsInFlightMax: 4, NullLogger.Instance, TimeSpan.FromSeconds(2));
+        var connection = new NodeConnection(
+            "http://127.0.0.1:1", new KvCluster.Tls.TlsConnector(files: null), callsInFlightMax: 4, NullLogger.Instance, TimeSpan.FromSeconds(2));
         await connection.DisposeAsync();
         for (var number = 0; number < 10; number++)
         {
@@ -246,7 +262,9 @@ public sealed class ReachTests
         cluster.Nodes[0].Script = call =>
         {
             times.Add(Stopwatch.GetTimestamp());
-            return Task.FromResult(times.Count == 1 ? FakeNode.Refuse(call, StatusCode.Unavailable, "BUSY", "no", new RetryInfo { RetryDelay = Duration.FromTimeSpan(asked) }) : null);
+            return Task.FromResult(times.Count == 1
+                ? FakeNode.Refuse(call, StatusCode.Unavailable, "BUSY", "no", new RetryInfo { RetryDelay = Duration.FromTimeSpan(asked) })
+                : null);
         };
         await using var client = cluster.Connect();
         await client.PutAsync("a", "1");
@@ -291,7 +309,8 @@ public sealed class ReachTests
     }
 
     private static Task<RouterHost> RouterOfAsync(FakeCluster cluster) => RouterHost.StartAsync(
-        new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [cluster.Endpoint] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [cluster.Endpoint] },
+        new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
 
     private sealed class KeepingConnector(GrpcConnector inner) : INodeConnector
     {
@@ -312,7 +331,8 @@ public sealed class ReachTests
 
         public INodeConnection Connect(string address) => this;
 
-        public IAsyncEnumerable<V1.ShardMap> WatchMap(string address, CancellationToken cancellationToken) => throw new InvalidOperationException("not watched with one gateway");
+        public IAsyncEnumerable<V1.ShardMap> WatchMap(string address, CancellationToken cancellationToken) =>
+            throw new InvalidOperationException("not watched with one gateway");
 
         public ValueTask<CallAnswer> CallAsync(PendingCall call, CancellationToken cancellationToken) => throw new InvalidOperationException("paused");
 
@@ -326,6 +346,7 @@ public sealed class ReachTests
         public INodeConnection Connect(string address) => inner.Connect(address);
 
         public IAsyncEnumerable<V1.ShardMap> WatchMap(string address, CancellationToken cancellationToken) =>
-            Interlocked.Increment(ref _asked) <= 2 ? throw new InvalidOperationException("an unexpected exception") : inner.WatchMap(address, cancellationToken);
+            Interlocked.Increment(ref _asked) <= 2 ? throw new InvalidOperationException("an unexpected exception")
+                : inner.WatchMap(address, cancellationToken);
     }
 }

@@ -107,8 +107,10 @@ public sealed class ReadPreferenceTests
     {
         await using var cluster = await FakeCluster.StartAsync(3, "m");
         await using var router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [cluster.Endpoint], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [gateway ? router.Address : cluster.Endpoint], Gateway = gateway, Read = KvReadMode.Session, Timeout = Eventually.Limit });
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [cluster.Endpoint], Timeout = Eventually.Limit },
+            new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [gateway ? router.Address : cluster.Endpoint],
+            Gateway = gateway, Read = KvReadMode.Session, Timeout = Eventually.Limit });
         await client.PutAsync("a", "1");
         await client.PutAsync("z", "2");
         for (var read = 0; read < 3; read++)
@@ -142,7 +144,8 @@ public sealed class ReadPreferenceTests
 
     private static string Text(ReadOnlyMemory<byte> value) => Encoding.UTF8.GetString(value.Span);
 
-    private static IEnumerable<GetRequest> Gets(FakeNode node) => node.Calls.Where(call => call.Method == Method.Get).Select(call => GetRequest.Parser.ParseFrom(call.Request));
+    private static IEnumerable<GetRequest> Gets(FakeNode node) =>
+        node.Calls.Where(call => call.Method == Method.Get).Select(call => GetRequest.Parser.ParseFrom(call.Request));
 
     // The position that the newest get, wherever it arrived, had to reflect.
     private static ShardPosition SeenBy(FakeCluster cluster)

@@ -273,12 +273,15 @@ public sealed class RepairTests
     }
 
     private static CallRouter OneAtATime(FakeCluster cluster) => new(
-        new KvClientOptions { Endpoints = [cluster.Endpoint] }, new GrpcConnector(new TlsConnector(files: null), callsInFlightMax: 1, NullLogger.Instance), ClientRuntime.Machine);
+        new KvClientOptions { Endpoints = [cluster.Endpoint] },
+        new GrpcConnector(new TlsConnector(files: null), callsInFlightMax: 1, NullLogger.Instance), ClientRuntime.Machine);
 
     private static ByteString GetOf(string key) => new GetRequest { Key = ByteString.CopyFromUtf8(key) }.ToByteString();
 
     private static Task<RoutedReply> CallAsync(CallRouter calls, string key, ByteString request, TimeSpan time) =>
-        calls.CallAsync(Method.Get, System.Text.Encoding.UTF8.GetBytes(key), request, Environment.TickCount64 + (long)time.TotalMilliseconds, CancellationToken.None).AsTask();
+        calls.CallAsync(
+            Method.Get, System.Text.Encoding.UTF8.GetBytes(key), request, Environment.TickCount64 + (long)time.TotalMilliseconds,
+            CancellationToken.None).AsTask();
 
     private static void BreakOnce(FakeNode node, Method method)
     {

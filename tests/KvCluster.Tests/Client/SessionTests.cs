@@ -53,7 +53,9 @@ public sealed class SessionTests
         Assert.Single(cluster.Nodes[2].Calls);
     }
 
-    /// <summary>A program that made a client for each of its calls filled a shard with 4,096 sessions, and others' changes waited for their deadlines.</summary>
+    /// <summary>
+    /// A program that made a client for each of its calls filled a shard with 4,096 sessions, and others' changes waited for their deadlines.
+    /// </summary>
     [Fact]
     public async Task Dispose_EndsTheSessionsInAllShards()
     {

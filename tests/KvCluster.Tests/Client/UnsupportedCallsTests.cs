@@ -16,12 +16,15 @@ public sealed class UnsupportedCallsTests
     {
         await using var server = await EchoServer.StartAsync();
         var calls = server.Channel.Intercept(new UnsupportedCalls("http://old:7401"));
-        var info = await Refusal.ExpectAsync(async () => await new Absent.AbsentClient(calls).UnaryAsync(new EchoRequest()), StatusCode.Unimplemented, "UNSUPPORTED_BY_PEER", "http://old:7401");
+        var info = await Refusal.ExpectAsync(
+            async () => await new Absent.AbsentClient(calls).UnaryAsync(new EchoRequest()), StatusCode.Unimplemented, "UNSUPPORTED_BY_PEER", "http://old:7401");
         Assert.Equal("no", info.Metadata["applied"]);
 
         var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
-        using var stream = calls.AsyncServerStreamingCall(new Method<byte[], byte[]>(MethodType.ServerStreaming, "later.Later", "Watch", bytes, bytes), null, new CallOptions(), []);
-        await Refusal.ExpectAsync(() => stream.ResponseStream.MoveNext(CancellationToken.None), StatusCode.Unimplemented, "UNSUPPORTED_BY_PEER", "later.Later/Watch");
+        using var stream = calls.AsyncServerStreamingCall(
+            new Method<byte[], byte[]>(MethodType.ServerStreaming, "later.Later", "Watch", bytes, bytes), null, new CallOptions(), []);
+        await Refusal.ExpectAsync(
+            () => stream.ResponseStream.MoveNext(CancellationToken.None), StatusCode.Unimplemented, "UNSUPPORTED_BY_PEER", "later.Later/Watch");
 
         var payload = ByteString.CopyFromUtf8("served");
         Assert.Equal(payload, (await new Echo.EchoClient(calls).UnaryAsync(new EchoRequest { Payload = payload })).Payload);

@@ -16,7 +16,8 @@ public sealed class GoldenBytesTests
     private static readonly FileDescriptor[] Files =
     [
         V1.KvReflection.Descriptor, V1.ClusterReflection.Descriptor, KvCluster.Admin.V1.AdminReflection.Descriptor,
-        Internal.V1.ReplicationReflection.Descriptor, Internal.V1.PlacementReflection.Descriptor, Internal.V1.RecordsReflection.Descriptor, Internal.V1.RecoveryReflection.Descriptor,
+        Internal.V1.ReplicationReflection.Descriptor,
+        Internal.V1.PlacementReflection.Descriptor, Internal.V1.RecordsReflection.Descriptor, Internal.V1.RecoveryReflection.Descriptor,
         Internal.V1.CoordinatorReflection.Descriptor,
     ];
 

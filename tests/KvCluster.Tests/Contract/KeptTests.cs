@@ -18,8 +18,8 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Contract;
 
 /// <summary>
-/// What earlier releases wrote, in a folder of <c>Kept</c> each: the data directory of a node and of its coordinator, the entries in it, and the coordinator's records. Every later version opens them. With KV_KEEP=1 the folder
-/// of this release is written anew, which is done once, before it is published.
+/// What earlier releases wrote, in a folder of <c>Kept</c> each: the data directory of a node and of its coordinator, the entries in it, and the coordinator's
+/// records. Every later version opens them. With KV_KEEP=1 the folder of this release is written anew, which is done once, before it is published.
 /// </summary>
 public sealed class KeptTests
 {
@@ -93,7 +93,8 @@ public sealed class KeptTests
             await using (var host = await StartAsync(copy.Path, coordinator))
             await using (var client = ClientOf(host))
             {
-                await Eventually.TrueAsync(async () => (await client.Admin.GetLevelsAsync()).Nodes.Single().FormatLevels?.Max == highest, "the node is registered with this version");
+                await Eventually.TrueAsync(
+                    async () => (await client.Admin.GetLevelsAsync()).Nodes.Single().FormatLevels?.Max == highest, "the node is registered with this version");
                 Assert.Equal(highest, (await client.Admin.RaiseLevelsAsync()).Format);
             }
             await using var again = await StartAsync(copy.Path, coordinator);
@@ -101,7 +102,8 @@ public sealed class KeptTests
             Assert.Equal(await File.ReadAllLinesAsync(Path.Combine(folder, Entries)), await ReadAsync(reader));
             await reader.PutAsync("a new key", "a new value");
             Assert.True((await reader.GetAsync("a new key")).Found);
-            await Eventually.TrueAsync(async () => (await reader.Admin.GetLevelsAsync()).Nodes.Single().FormatInUse == highest, "the node uses the raised level");
+            await Eventually.TrueAsync(
+                async () => (await reader.Admin.GetLevelsAsync()).Nodes.Single().FormatInUse == highest, "the node uses the raised level");
         }
     }
 
@@ -141,7 +143,8 @@ public sealed class KeptTests
     private static EmbeddedCoordinator OpenCoordinator(string folder) => EmbeddedCoordinator.Open(Path.Combine(folder, "coordinator"), TimeProvider.System);
 
     private static Task<NodeHost> StartAsync(string folder, ICoordinator coordinator) => NodeHost.StartAsync(
-        new NodeOptions { Node = new(1), DataDirectory = Path.Combine(folder, "node-1"), Listen = "http://127.0.0.1:0", StopTimeMax = Eventually.Limit, DrainTimeMax = Eventually.Limit },
+        new NodeOptions { Node = new(1), DataDirectory = Path.Combine(
+            folder, "node-1"), Listen = "http://127.0.0.1:0", StopTimeMax = Eventually.Limit, DrainTimeMax = Eventually.Limit },
         coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
 
     private static KvClient ClientOf(NodeHost host) => new(new KvClientOptions { Endpoints = [host.Address], Timeout = Eventually.Limit });

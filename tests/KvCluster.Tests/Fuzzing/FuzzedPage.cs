@@ -30,14 +30,17 @@ internal static unsafe class FuzzedPage
         {
             var isBranch = random.Next(3) == 0;
             Page.Format(page, isBranch ? PageType.Branch : PageType.Leaf, []);
-            var keys = Enumerable.Range(0, random.Next(1, 40)).Select(_ => Mutation.RandomBytes(random, random.Next(1, 30))).DistinctBy(Convert.ToHexString).ToList();
+            var keys = Enumerable.Range(0, random.Next(1, 40))
+                .Select(_ => Mutation.RandomBytes(random, random.Next(1, 30))).DistinctBy(Convert.ToHexString).ToList();
             keys.Sort(static (left, right) => left.AsSpan().SequenceCompareTo(right));
             for (var index = 0; index < keys.Count; index++)
             {
                 if (isBranch)
-                    TreePage.InsertChild(page, index, index == 0 ? [] : keys[index], new SubtreeLink(new PageLink(PageRef.ToFile(random.Next(2, 900)), 1), new SubtreeSummary((ulong)random.Next(1, 900))));
+                    TreePage.InsertChild(page, index, index == 0 ? [] : keys[index], new SubtreeLink(
+                        new PageLink(PageRef.ToFile(random.Next(2, 900)), 1), new SubtreeSummary((ulong)random.Next(1, 900))));
                 else if (random.Next(5) == 0)
-                    TreePage.InsertTree(page, index, keys[index], new PageLink(PageRef.ToFile(random.Next(2, 900)), 1), Mutation.RandomBytes(random, TreePage.TreeValueBytes));
+                    TreePage.InsertTree(
+                        page, index, keys[index], new PageLink(PageRef.ToFile(random.Next(2, 900)), 1), Mutation.RandomBytes(random, TreePage.TreeValueBytes));
                 else
                     Mutation.RandomBytes(random, 20).CopyTo(TreePage.InsertInline(page, index, keys[index], 20));
             }
@@ -59,7 +62,8 @@ internal static unsafe class FuzzedPage
             if (PageStructure.Problem(page) is { } problem)
                 return problem;
             var seen = Read(page, key);
-            Assert.False(all[..AroundBytes].ContainsAnyExcept(around) || all[(AroundBytes + Page.Bytes)..].ContainsAnyExcept(around), "memory beside the page has changed");
+            Assert.False(all[..AroundBytes].ContainsAnyExcept(around) || all[(AroundBytes + Page.Bytes)..].ContainsAnyExcept(around), "memory beside the page "
+                + "has changed");
             return seen;
         }
         finally

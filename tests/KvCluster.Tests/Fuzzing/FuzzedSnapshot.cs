@@ -60,7 +60,8 @@ internal static class FuzzedSnapshot
         for (var offset = first; offset < bytes.Length;)
         {
             var length = Page.Bytes;
-            while (offset + length < bytes.Length && BinaryPrimitives.ReadUInt32LittleEndian(bytes.AsSpan(offset)) != Crc32C.Of(bytes.AsSpan(offset + 4, length - 4)))
+            while (offset + length < bytes.Length
+                && BinaryPrimitives.ReadUInt32LittleEndian(bytes.AsSpan(offset)) != Crc32C.Of(bytes.AsSpan(offset + 4, length - 4)))
                 length += Page.Bytes;
             yield return (offset, length);
             offset += length;
@@ -77,7 +78,8 @@ internal static class FuzzedSnapshot
             var unit = bytes.AsSpan(offset, length);
             // A page may also be replaced by another one, of the same tree or not.
             var other = sound.Units[random.Next(sound.Units.Length)];
-            var changed = random.Next(8) == 0 && other.Bytes == length ? bytes.AsSpan(other.Offset, length).ToArray() : Mutation.Of(random, unit, keepsLength: true, hot: Page.HeaderBytes + 128);
+            var changed = random.Next(8) == 0 && other.Bytes == length ? bytes.AsSpan(other.Offset, length).ToArray()
+                : Mutation.Of(random, unit, keepsLength: true, hot: Page.HeaderBytes + 128);
             changed.CopyTo(unit);
             BinaryPrimitives.WriteUInt32LittleEndian(unit, Crc32C.Of(unit[4..]));
         }

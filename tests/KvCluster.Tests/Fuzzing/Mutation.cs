@@ -12,7 +12,8 @@ internal static class Mutation
     private const int GrowthMax = 64;
 
     private static readonly long[] _edges =
-        [0, 1, 2, -1, -2, byte.MaxValue, short.MaxValue, ushort.MaxValue, int.MaxValue, int.MinValue, uint.MaxValue, long.MaxValue, long.MinValue, 1L << 53, 4_096, 8_191, 8_192, 8_193];
+        [0, 1, 2, -1, -2, byte.MaxValue,
+            short.MaxValue, ushort.MaxValue, int.MaxValue, int.MinValue, uint.MaxValue, long.MaxValue, long.MinValue, 1L << 53, 4_096, 8_191, 8_192, 8_193];
 
     /// <summary>Returns a changed copy.</summary>
     /// <param name="random">Seeded for the case.</param>

@@ -26,7 +26,8 @@ public sealed class StructuredFuzzTests
     // A case of "install" receives, uses and reopens a whole store.
     private const int CasesPerInstall = 10;
     private const string Path = "fuzzed";
-    private static readonly string[] _targets = ["exchange", "change", "operation", "condition", "results", "record", "segment", "control", "meta", "snapshot", "page", "install"];
+    private static readonly string[] _targets =
+        ["exchange", "change", "operation", "condition", "results", "record", "segment", "control", "meta", "snapshot", "page", "install"];
 
     public static TheoryData<string> Targets => [.. _targets];
 
@@ -41,7 +42,8 @@ public sealed class StructuredFuzzTests
         }
 
         var given = Environment.GetEnvironmentVariable("KV_FUZZ");
-        var cases = (string.IsNullOrEmpty(given) ? CasesInAll : int.Parse(given, CultureInfo.InvariantCulture)) / _targets.Length / (target == "install" ? CasesPerInstall : 1);
+        var cases = (string.IsNullOrEmpty(given) ? CasesInAll : int.Parse(given, CultureInfo.InvariantCulture))
+            / _targets.Length / (target == "install" ? CasesPerInstall : 1);
         var first = string.IsNullOrEmpty(given) ? 1 : Random.Shared.Next(1 << 30);
         for (var seed = first; seed < first + cases; seed++)
         {
@@ -147,7 +149,9 @@ public sealed class StructuredFuzzTests
 
         if (TryParse(PutRequest.Parser, bytes) is { } parsed)
         {
-            Assert.True(change.Key.SequenceEqual(parsed.Key.Span) && change.Value.SequenceEqual(parsed.Value.Span) && change.Other.SequenceEqual(parsed.Owner.Span), "two parsers of one request disagree");
+            Assert.True(
+                change.Key.SequenceEqual(parsed.Key.Span) && change.Value.SequenceEqual(parsed.Value.Span) && change.Other.SequenceEqual(parsed.Owner.Span),
+                "two parsers of one request disagree");
             Assert.Equal((parsed.HasTtlMs ? parsed.TtlMs : null, parsed.Sequence), (change.Number, change.IsFlagged));
         }
     }
@@ -180,7 +184,8 @@ public sealed class StructuredFuzzTests
         };
         if (key is null)
             return;
-        Assert.True(read.Key.SequenceEqual(key.Span) && read.Value.SequenceEqual(value!.Span) && read.End.SequenceEqual(end!.Span), "two parsers of one operation disagree");
+        Assert.True(read.Key.SequenceEqual(key.Span) && read.Value.SequenceEqual(value!.Span) && read.End.SequenceEqual(end!.Span), "two parsers of one "
+            + "operation disagree");
         Assert.Equal(
             (parsed.Increment?.By ?? 0, parsed.Put is { HasTtlMs: true } put ? put.TtlMs : null, parsed.Scan?.Limit ?? 0, parsed.Scan?.KeysOnly ?? false),
             (read.By, read.TtlMs, read.Limit, read.KeysOnly));
@@ -188,7 +193,8 @@ public sealed class StructuredFuzzTests
 
     private static Operation SomeOperation(Random random)
     {
-        var (key, other) = (ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))), ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))));
+        var (key, other) =
+            (ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))), ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))));
         return random.Next(5) switch
         {
             0 => new Operation { Put = new PutOperation { Key = key, Value = other, TtlMs = (ulong)random.Next(), Sequence = true } },
@@ -201,7 +207,8 @@ public sealed class StructuredFuzzTests
 
     private static void ConditionOfARequest(Random random)
     {
-        var (key, other) = (ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))), ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))));
+        var (key, other) =
+            (ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))), ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))));
         var etag = new V1.Etag { Epoch = (ulong)random.NextInt64(), Change = (ulong)random.NextInt64() };
         var relation = (V1.Relation)random.Next(6);
         var sound = random.Next(5) switch
@@ -237,8 +244,10 @@ public sealed class StructuredFuzzTests
         for (var count = random.Next(1, 5); count > 0; count--)
         {
             for (var entries = random.Next(3); entries > 0; entries--)
-                results.AddEntry(Mutation.RandomBytes(random, random.Next(1, 20)), Mutation.RandomBytes(random, random.Next(20)), new Etag(3, (ulong)random.Next()));
-            results.Add(new Etag(3, (ulong)random.Next(2)), random.Next(2) == 0 ? true : null, random.Next(2) == 0 ? random.NextInt64() : null, random.Next(2) == 0);
+                results.AddEntry(
+                    Mutation.RandomBytes(random, random.Next(1, 20)), Mutation.RandomBytes(random, random.Next(20)), new Etag(3, (ulong)random.Next()));
+            results.Add(
+                new Etag(3, (ulong)random.Next(2)), random.Next(2) == 0 ? true : null, random.Next(2) == 0 ? random.NextInt64() : null, random.Next(2) == 0);
         }
         var bytes = Mutation.Of(random, results.Written.ToArray(), keepsLength: false, hot: 8);
         try
@@ -279,12 +288,14 @@ public sealed class StructuredFuzzTests
             else if (random.Next(3) == 0)
                 Operations.Delete(payload, Mutation.RandomBytes(random, random.Next(1, 20)));
             else
-                Operations.Put(payload, Mutation.RandomBytes(random, random.Next(1, 20)), Mutation.RandomBytes(random, random.Next(60)), new KeyLife((ulong)random.Next(2) * 77, random.Next(4) == 0 ? new Etag(3, 9) : default));
+                Operations.Put(payload, Mutation.RandomBytes(random, random.Next(1, 20)), Mutation.RandomBytes(random, random.Next(60)), new KeyLife(
+                    (ulong)random.Next(2) * 77, random.Next(4) == 0 ? new Etag(3, 9) : default));
         }
 
         payload.Append([(byte)OperationCode.Results]);
         payload.AppendWithLength(Mutation.RandomBytes(random, random.Next(48)));
-        var bytes = Mutation.Of(random, RecordBody.Encode(default, RecordFlags.None, 3, 2, 5, payload.Written, out _), keepsLength: false, hot: RecordBody.HeaderBytes + 12);
+        var bytes = Mutation.Of(
+            random, RecordBody.Encode(default, RecordFlags.None, 3, 2, 5, payload.Written, out _), keepsLength: false, hot: RecordBody.HeaderBytes + 12);
         if (bytes.Length >= RecordBody.HeaderBytes + RecordBody.TrailerBytes)
         {
             if (random.Next(2) == 0)
@@ -322,7 +333,8 @@ public sealed class StructuredFuzzTests
     private static void Segment(Random random)
     {
         var block = new byte[SegmentHeader.BlockBytes];
-        new SegmentHeader(7, SegmentHeader.IncarnationOf(7, (ulong)random.NextInt64()), new(11), new(2), 6, 5, 8_192, new Etag(2, 9), 13).WriteTo(block, SegmentHeader.Version);
+        new SegmentHeader(7, SegmentHeader.IncarnationOf(7, (ulong)random.NextInt64()), new(11), new(2), 6, 5, 8_192, new Etag(2, 9), 13)
+            .WriteTo(block, SegmentHeader.Version);
         var changed = Mutation.Of(random, block, keepsLength: true, hot: 88);
         BinaryPrimitives.WriteUInt32LittleEndian(changed.AsSpan(88), Crc32C.Of(changed.AsSpan(0, 88)));
         if (Accepts(() => SegmentHeader.TryRead(changed, Path, out var header) ? header : (SegmentHeader?)null) is { } read)
@@ -344,10 +356,12 @@ public sealed class StructuredFuzzTests
     {
         const int ChecksumOffset = 128;
         var slot = new byte[ControlFile.SlotBytes];
-        ControlFile.Encode(slot, new ControlState { ReplicaId = new(11), Shard = new(2), PromisedEpoch = 5, PromisedLeader = new(22), Committed = new Etag(4, 8), LeaseLongestMs = 500 }, 9);
+        ControlFile.Encode(slot, new ControlState { ReplicaId = new(
+            11), Shard = new(2), PromisedEpoch = 5, PromisedLeader = new(22), Committed = new Etag(4, 8), LeaseLongestMs = 500 }, 9);
         var changed = Mutation.Of(random, slot, keepsLength: true, hot: ChecksumOffset);
         BinaryPrimitives.WriteUInt32LittleEndian(changed.AsSpan(ChecksumOffset), Crc32C.Of(changed.AsSpan(0, ChecksumOffset)));
-        if (Accepts(() => ControlFile.TryDecode(changed, Path, out var state, out var sequence) ? (state, sequence) : ((ControlState, ulong)?)null) is not var (state, sequence))
+        if (Accepts(() => ControlFile.TryDecode(changed, Path, out var state, out var sequence) ? (state, sequence)
+            : ((ControlState, ulong)?)null) is not var (state, sequence))
             return;
         var again = new byte[ControlFile.SlotBytes];
         ControlFile.Encode(again, state, sequence);
@@ -357,7 +371,8 @@ public sealed class StructuredFuzzTests
     private static void Meta(Random random)
     {
         var page = new byte[Page.Bytes];
-        new MetaPage { Revision = 8, Identity = 77, FilePages = 40, FreeDirectory = PageRef.ToFile(5), CheckpointPosition = new CheckpointPosition(new Etag(3, 4), new JournalPosition(1, 8_192), 6), Trees = new TreeRoot[StoreRoot.TreesMax] }.Encode(page);
+        new MetaPage { Revision = 8, Identity = 77, FilePages = 40, FreeDirectory = PageRef.ToFile(5), CheckpointPosition = new CheckpointPosition(
+            new Etag(3, 4), new JournalPosition(1, 8_192), 6), Trees = new TreeRoot[StoreRoot.TreesMax] }.Encode(page);
         var changed = Mutation.Of(random, page, keepsLength: true, hot: 256);
         BinaryPrimitives.WriteUInt32LittleEndian(changed, Crc32C.Of(changed.AsSpan(4)));
         if (Accepts(() => MetaPage.TryDecode(changed, Path)) is not { } read)
@@ -365,7 +380,8 @@ public sealed class StructuredFuzzTests
         var again = new byte[Page.Bytes];
         read.Encode(again);
         var same = MetaPage.TryDecode(again, Path)!;
-        Assert.True(same.CheckpointPosition == read.CheckpointPosition && same.Revision == read.Revision && same.FilePages == read.FilePages && same.FreeDirectory == read.FreeDirectory);
+        Assert.True(same.CheckpointPosition == read.CheckpointPosition
+            && same.Revision == read.Revision && same.FilePages == read.FilePages && same.FreeDirectory == read.FreeDirectory);
     }
 
     // A length beyond its bounds would become an offset in a file, so whatever is accepted must have consistent sums.
@@ -381,15 +397,18 @@ public sealed class StructuredFuzzTests
         var sound = new SnapshotStream(new Etag(3, 4), 5, runs[^1].First + runs[^1].Count, runs).EncodePrefix();
         var prefix = Mutation.Of(random, sound, keepsLength: true, hot: SnapshotStream.HeaderBytes);
         BinaryPrimitives.WriteUInt32LittleEndian(prefix.AsSpan(12), Crc32C.Of(prefix.AsSpan(SnapshotStream.HeaderBytes)));
-        BinaryPrimitives.WriteUInt32LittleEndian(prefix.AsSpan(SnapshotStream.HeaderBytes - sizeof(uint)), Crc32C.Of(prefix.AsSpan(0, SnapshotStream.HeaderBytes - sizeof(uint))));
-        var stream = Accepts(() => SnapshotStream.PrefixBytesOf(SnapshotStream.ReadRunCount(prefix, Path)) == prefix.Length ? SnapshotStream.Decode(prefix, Path) : null);
+        BinaryPrimitives.WriteUInt32LittleEndian(
+            prefix.AsSpan(SnapshotStream.HeaderBytes - sizeof(uint)), Crc32C.Of(prefix.AsSpan(0, SnapshotStream.HeaderBytes - sizeof(uint))));
+        var stream = Accepts(
+            () => SnapshotStream.PrefixBytesOf(SnapshotStream.ReadRunCount(prefix, Path)) == prefix.Length ? SnapshotStream.Decode(prefix, Path) : null);
         if (stream is null)
             return;
         Assert.InRange(stream.BytesTotal, stream.PrefixBytes + Page.Bytes, stream.PrefixBytes + (stream.FilePages * Page.Bytes));
         for (var looks = 4; looks > 0; looks--)
         {
             var (offset, bytes) = stream.Locate(random.NextInt64(stream.PrefixBytes, stream.BytesTotal));
-            Assert.True(offset >= 0 && bytes > 0 && offset + bytes <= stream.FilePages * Page.Bytes, $"bytes {offset} to {offset + bytes} of a file of {stream.FilePages} pages");
+            Assert.True(offset >= 0 && bytes > 0 && offset + bytes <= stream.FilePages * Page.Bytes, $"bytes {offset} to {offset + bytes} of a file of "
+                + $"{stream.FilePages} pages");
         }
     }
 

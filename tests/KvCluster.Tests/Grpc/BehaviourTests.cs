@@ -103,7 +103,8 @@ public sealed class BehaviourTests
     public async Task Deadline_PassedBeforeTheCall_SendsNothing()
     {
         await using var server = await EchoServer.StartAsync();
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await server.Client.UnaryAsync(new EchoRequest(), deadline: DateTime.UtcNow.AddSeconds(-1)));
+        var failure = await Assert.ThrowsAsync<RpcException>(
+            async () => await server.Client.UnaryAsync(new EchoRequest(), deadline: DateTime.UtcNow.AddSeconds(-1)));
         Assert.Equal(StatusCode.DeadlineExceeded, failure.StatusCode);
     }
 
@@ -124,7 +125,8 @@ public sealed class BehaviourTests
             Message = "no leader",
             Details = { Google.Protobuf.WellKnownTypes.Any.Pack(new ErrorInfo { Reason = "NO_LEADER" }) },
         }.ToRpcException());
-        await using var server = await EchoServer.StartAsync(options => options.Interceptors.Add<Throwing>(), configureServices: services => services.AddSingleton(interceptor));
+        await using var server = await EchoServer.StartAsync(
+            options => options.Interceptors.Add<Throwing>(), configureServices: services => services.AddSingleton(interceptor));
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await server.Client.UnaryAsync(new EchoRequest()));
         Assert.Equal("no leader", failure.Status.Detail);
         Assert.Equal("NO_LEADER", failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
@@ -153,14 +155,17 @@ public sealed class BehaviourTests
         using var duplex = client.Duplex();
         await duplex.RequestStream.CompleteAsync();
         Assert.False(await duplex.ResponseStream.MoveNext());
-        Assert.Equal(["first Unary", "second Unary", "server /kvcluster.testing.Echo/Unary", "first Duplex", "second Duplex", "server /kvcluster.testing.Echo/Duplex"], seen);
+        Assert.Equal(
+            ["first Unary", "second Unary", "server /kvcluster.testing.Echo/Unary", "first Duplex", "second Duplex", "server /kvcluster.testing.Echo/Duplex"],
+            seen);
     }
 
     [Fact]
     public async Task RequestOverTheLimit_IsResourceExhausted_AndTheConnectionContinues()
     {
         await using var server = await EchoServer.StartAsync(options => options.MaxReceiveMessageSize = 1000);
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await server.Client.UnaryAsync(new EchoRequest { Payload = ByteString.CopyFrom(new byte[2000]) }));
+        var failure = await Assert.ThrowsAsync<RpcException>(
+            async () => await server.Client.UnaryAsync(new EchoRequest { Payload = ByteString.CopyFrom(new byte[2000]) }));
         Assert.Equal(StatusCode.ResourceExhausted, failure.StatusCode);
         await server.Client.UnaryAsync(new EchoRequest());
         Assert.Equal(1, server.Connections);
@@ -273,31 +278,37 @@ public sealed class BehaviourTests
 
     private sealed class Throwing(Exception failure) : Interceptor
     {
-        public override Task<TResponse> UnaryServerHandler<TRequest, TResponse>(TRequest request, ServerCallContext context, UnaryServerMethod<TRequest, TResponse> continuation) =>
-            throw failure;
+        public override Task<TResponse> UnaryServerHandler<TRequest, TResponse>(
+            TRequest request, ServerCallContext context, UnaryServerMethod<TRequest, TResponse> continuation) =>
+                throw failure;
     }
 
     private sealed class Recording(string name, List<string> seen) : Interceptor
     {
-        public override AsyncUnaryCall<TResponse> AsyncUnaryCall<TRequest, TResponse>(TRequest request, ClientInterceptorContext<TRequest, TResponse> context, AsyncUnaryCallContinuation<TRequest, TResponse> continuation)
+        public override AsyncUnaryCall<TResponse> AsyncUnaryCall<TRequest, TResponse>(
+            TRequest request, ClientInterceptorContext<TRequest, TResponse> context, AsyncUnaryCallContinuation<TRequest, TResponse> continuation)
         {
             seen.Add($"{name} {context.Method.Name}");
             return continuation(request, context);
         }
 
-        public override AsyncDuplexStreamingCall<TRequest, TResponse> AsyncDuplexStreamingCall<TRequest, TResponse>(ClientInterceptorContext<TRequest, TResponse> context, AsyncDuplexStreamingCallContinuation<TRequest, TResponse> continuation)
+        public override AsyncDuplexStreamingCall<TRequest, TResponse> AsyncDuplexStreamingCall<TRequest, TResponse>(
+            ClientInterceptorContext<TRequest, TResponse> context, AsyncDuplexStreamingCallContinuation<TRequest, TResponse> continuation)
         {
             seen.Add($"{name} {context.Method.Name}");
             return continuation(context);
         }
 
-        public override Task<TResponse> UnaryServerHandler<TRequest, TResponse>(TRequest request, ServerCallContext context, UnaryServerMethod<TRequest, TResponse> continuation)
+        public override Task<TResponse> UnaryServerHandler<TRequest, TResponse>(
+            TRequest request, ServerCallContext context, UnaryServerMethod<TRequest, TResponse> continuation)
         {
             seen.Add($"{name} {context.Method}");
             return continuation(request, context);
         }
 
-        public override Task DuplexStreamingServerHandler<TRequest, TResponse>(IAsyncStreamReader<TRequest> requestStream, IServerStreamWriter<TResponse> responseStream, ServerCallContext context, DuplexStreamingServerMethod<TRequest, TResponse> continuation)
+        public override Task DuplexStreamingServerHandler<TRequest, TResponse>(
+            IAsyncStreamReader<TRequest> requestStream, IServerStreamWriter<TResponse> responseStream, ServerCallContext context,
+            DuplexStreamingServerMethod<TRequest, TResponse> continuation)
         {
             seen.Add($"{name} {context.Method}");
             return continuation(requestStream, responseStream, context);

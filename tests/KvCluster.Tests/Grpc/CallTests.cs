@@ -93,7 +93,8 @@ public sealed class CallTests
         {
             for (var i = 0; i < 40; i++)
             {
-                using var call = server.Client.ServerStream(new EchoRequest { ReplyBytes = 31_415, ReplyCount = 100 }, deadline: DateTime.UtcNow + Eventually.Limit);
+                using var call = server.Client.ServerStream(
+                    new EchoRequest { ReplyBytes = 31_415, ReplyCount = 100 }, deadline: DateTime.UtcNow + Eventually.Limit);
                 var count = 0;
                 await foreach (var reply in call.ResponseStream.ReadAllAsync())
                     count++;

@@ -38,7 +38,8 @@ public sealed class CompressedRequestTests(ITestOutputHelper output)
         for (var number = 0; number < 3; number++)
         {
             await SendAsync(connection, (2 * number) + 1, "Duplex", bomb, end: false, Gzip);
-            await Eventually.TrueAsync(() => server.Service.Open == number + 1 && memory.Arriving.Bytes >= (number + 1) * MessageBytes, "the message counts with its real size");
+            await Eventually.TrueAsync(
+                () => server.Service.Open == number + 1 && memory.Arriving.Bytes >= (number + 1) * MessageBytes, "the message counts with its real size");
         }
         for (var number = 3; number < 8; number++)
         {
@@ -127,7 +128,8 @@ public sealed class CompressedRequestTests(ITestOutputHelper output)
     public void Decompress_BeyondTheLimitOrWithoutRoom_AllocatesLittle()
     {
         var payload = new System.Buffers.ReadOnlySequence<byte>(Compressed(new byte[16 * Mebibyte]), 5, Compressed(new byte[16 * Mebibyte]).Length - 5);
-        foreach (var (bytesMax, room, code) in ((int, long, StatusCode)[])[(1 << 10, long.MaxValue, StatusCode.ResourceExhausted), (16 * Mebibyte, 256 << 10, StatusCode.Unavailable)])
+        foreach (var (bytesMax, room, code) in ((int, long, StatusCode)[])[(1 << 10, long.MaxValue, StatusCode.ResourceExhausted),
+            (16 * Mebibyte, 256 << 10, StatusCode.Unavailable)])
         {
             var held = 0L;
             var before = GC.GetAllocatedBytesForCurrentThread();
@@ -175,7 +177,8 @@ public sealed class CompressedRequestTests(ITestOutputHelper output)
     [Fact]
     public void Limit_OfReads_FitsThePositionsThatTheyMayName()
     {
-        var position = new Position { Shard = uint.MaxValue, Etag = new V1.Etag { Epoch = ulong.MaxValue, Change = ulong.MaxValue }, AgeUs = ulong.MaxValue, Lineage = ulong.MaxValue };
+        var position = new Position { Shard = uint.MaxValue,
+            Etag = new V1.Etag { Epoch = ulong.MaxValue, Change = ulong.MaxValue }, AgeUs = ulong.MaxValue, Lineage = ulong.MaxValue };
         var longest = UnsafeByteOperations.UnsafeWrap(new byte[KvLimits.KeyBytesMax]);
         var scan = new ScanRequest { Start = longest, End = longest, Prefix = longest, Read = new ReadOptions { Mode = ReadMode.Session } };
         var watch = new WatchRequest { Start = longest, End = longest, Prefix = longest };

@@ -31,12 +31,13 @@ internal sealed class EchoService : Echo.EchoBase
         return Reply(request);
     });
 
-    public override Task ServerStream(EchoRequest request, IServerStreamWriter<EchoReply> responseStream, ServerCallContext context) => Track(context, async () =>
-    {
-        await EchoMetadata(context);
-        await Replies(request, responseStream, context);
-        return true;
-    });
+    public override Task ServerStream(EchoRequest request, IServerStreamWriter<EchoReply> responseStream, ServerCallContext context) =>
+        Track(context, async () =>
+        {
+            await EchoMetadata(context);
+            await Replies(request, responseStream, context);
+            return true;
+        });
 
     public override Task<EchoReply> ClientStream(IAsyncStreamReader<EchoRequest> requestStream, ServerCallContext context) => Track(context, async () =>
     {
@@ -51,13 +52,14 @@ internal sealed class EchoService : Echo.EchoBase
         return new EchoReply { Payload = ByteString.CopyFrom(all.ToArray()) };
     });
 
-    public override Task Duplex(IAsyncStreamReader<EchoRequest> requestStream, IServerStreamWriter<EchoReply> responseStream, ServerCallContext context) => Track(context, async () =>
-    {
-        await EchoMetadata(context);
-        await foreach (var request in requestStream.ReadAllAsync())
-            await Replies(request, responseStream, context);
-        return true;
-    });
+    public override Task Duplex(IAsyncStreamReader<EchoRequest> requestStream, IServerStreamWriter<EchoReply> responseStream, ServerCallContext context) =>
+        Track(context, async () =>
+        {
+            await EchoMetadata(context);
+            await foreach (var request in requestStream.ReadAllAsync())
+                await Replies(request, responseStream, context);
+            return true;
+        });
 
     private async Task<T> Track<T>(ServerCallContext context, Func<Task<T>> handler)
     {

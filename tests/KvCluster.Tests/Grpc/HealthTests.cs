@@ -24,12 +24,15 @@ public sealed class HealthTests
         Assert.Equal(StatusCode.NotFound, failure.StatusCode);
     }
 
-    /// <summary>The status repeated the name, percent-encoded as a header. Three requests of 17 KB, with compressed names of 16 MB, cost a node 600 MB.</summary>
+    /// <summary>
+    /// The status repeated the name, percent-encoded as a header. Three requests of 17 KB, with compressed names of 16 MB, cost a node 600 MB.
+    /// </summary>
     [Fact]
     public async Task Check_UnknownServiceWithALongName_IsNotRepeated()
     {
         await using var server = await StartAsync(new HealthService());
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await Client(server).CheckAsync(new HealthCheckRequest { Service = new string('\u0001', 1 << 20) }));
+        var failure = await Assert.ThrowsAsync<RpcException>(
+            async () => await Client(server).CheckAsync(new HealthCheckRequest { Service = new string('\u0001', 1 << 20) }));
         Assert.Equal((StatusCode.NotFound, "This server has no service of that name."), (failure.StatusCode, failure.Status.Detail));
     }
 

@@ -171,8 +171,10 @@ public sealed class OpenCallsTests
             open.Return(busy);
         }
         Assert.True(open.TryTake(busy));
-        var fates = Enumerable.Range(1, 2 * OpenCalls.RefusedInRowEnd).Where(_ => !open.TryTake(busy)).Select(call => (call, Fate: open.Refuse(busy, new HttpResponseFeature())));
-        Assert.Equal([(OpenCalls.RefusedInRowMax, ConnectionFate.TakesNoMore), (OpenCalls.RefusedInRowEnd, ConnectionFate.Ends)], fates.Where(refusal => refusal.Fate != ConnectionFate.GoesOn));
+        var fates = Enumerable.Range(1, 2 * OpenCalls.RefusedInRowEnd).Where(_ => !open.TryTake(busy)).Select(
+            call => (call, Fate: open.Refuse(busy, new HttpResponseFeature())));
+        Assert.Equal([(OpenCalls.RefusedInRowMax, ConnectionFate.TakesNoMore), (OpenCalls.RefusedInRowEnd, ConnectionFate.Ends)], fates.Where(
+            refusal => refusal.Fate != ConnectionFate.GoesOn));
     }
 
     /// <summary>They were in no metric, so that a process at which callers with short deadlines arrive looked idle.</summary>
@@ -274,7 +276,8 @@ public sealed class OpenCallsTests
 
     private static OpenCalls NewCalls() => new(Places, new RpcException(new global::Grpc.Core.Status(StatusCode.ResourceExhausted, "No place.")));
 
-    private static Task<EchoServer> StartAsync(OpenCalls open) => EchoServer.StartAsync(listen: Count, configureServices: services => services.AddSingleton(open));
+    private static Task<EchoServer> StartAsync(OpenCalls open) =>
+        EchoServer.StartAsync(listen: Count, configureServices: services => services.AddSingleton(open));
 
     private static void Count(ListenOptions listen) => new ConnectionLimit(100, NullLogger.Instance, TimeProvider.System).Guard(listen);
 

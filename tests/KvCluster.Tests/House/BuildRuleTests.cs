@@ -29,18 +29,20 @@ public sealed partial class BuildRuleTests
 
         Assert.Contains("dotnet_diagnostic.RS0030.severity = error", House.Read(".editorconfig"), StringComparison.Ordinal);
         var banned = House.Read("BannedSymbols.Core.txt");
-        foreach (var symbol in (string[])["System.DateTime.UtcNow", "System.Diagnostics.Stopwatch", "System.Random", "System.Guid.NewGuid", "System.IO.File", "System.IO.RandomAccess"])
+        foreach (var symbol in (string[])["System.DateTime.UtcNow",
+            "System.Diagnostics.Stopwatch", "System.Random", "System.Guid.NewGuid", "System.IO.File", "System.IO.RandomAccess"])
             Assert.Matches($"(?m)^[TPM]:{Regex.Escape(symbol)};", banned);
     }
 
     /// <summary>
-    /// The real file system behind IFileSystem is the only place of the core that uses a disk. Users of the embedded store get the system's clock unless they pass
-    /// another one.
+    /// The real file system behind IFileSystem is the only place of the core that uses a disk. Users of the embedded store get the system's clock unless they
+    /// pass another one.
     /// </summary>
     [Fact]
     public void BannedSymbols_AreSuppressed_OnlyByTheRealFileSystemAndForTheDefaultClock() =>
         Assert.DoesNotContain(Sources("node/Storage/", "node/Replication/"),
-            path => !path.StartsWith("node/Storage/Files/", StringComparison.Ordinal) && path != "node/Storage/Embedded/KvStoreOptions.cs" && House.Read(path).Contains("RS0030", StringComparison.Ordinal));
+            path => !path.StartsWith("node/Storage/Files/", StringComparison.Ordinal)
+                && path != "node/Storage/Embedded/KvStoreOptions.cs" && House.Read(path).Contains("RS0030", StringComparison.Ordinal));
 
     /// <summary>A setting that a newer runtime does not know has no effect, and nothing says so.</summary>
     [Theory]
@@ -64,7 +66,8 @@ public sealed partial class BuildRuleTests
         var central = House.ReadXml("Directory.Packages.props").Descendants("PackageVersion").Select(item => (string)item.Attribute("Include")!).ToHashSet();
         var buildFiles = House.TextFiles().Where(path => Path.GetExtension(path) is ".csproj" or ".props" or ".targets");
         var references = buildFiles.SelectMany(path => House.ReadXml(path).Descendants("PackageReference").Select(item => (Path: path, Item: item))).ToList();
-        Assert.Empty(references.Where(one => one.Item.Attribute("Version") is not null || one.Item.Attribute("VersionOverride") is not null).Select(one => one.Path));
+        Assert.Empty(
+            references.Where(one => one.Item.Attribute("Version") is not null || one.Item.Attribute("VersionOverride") is not null).Select(one => one.Path));
         Assert.Equal(central.Order(), references.Select(one => (string)one.Item.Attribute("Include")!).Distinct().Order());
     }
 

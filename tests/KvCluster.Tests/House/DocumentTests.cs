@@ -35,7 +35,8 @@ public sealed partial class DocumentTests
     [MemberData(nameof(Documents))]
     public void Links_InsideTheRepository_Resolve(string document) => AssertNone(
         "Links to nothing",
-        Link().Matches(Prose(document)).Select(static link => link.Groups[1].Value).Where(target => !target.Contains("://", StringComparison.Ordinal) && !LinkResolves(document, target)));
+        Link().Matches(Prose(document)).Select(static link => link.Groups[1].Value).Where(
+            target => !target.Contains("://", StringComparison.Ordinal) && !LinkResolves(document, target)));
 
     // Assert.Empty would truncate the list.
     private static void AssertNone(string what, IEnumerable<string> found)
@@ -73,10 +74,12 @@ public sealed partial class DocumentTests
     private static bool LinkResolves(string document, string target)
     {
         var (path, heading) = target.Split('#') is [var before, var after] ? (before, after) : (target, null);
-        var file = path.Length == 0 ? document : Path.GetRelativePath(House.Root, Path.GetFullPath(path, Path.Combine(House.Root, House.FolderOf(document)))).Replace('\\', '/');
+        var file = path.Length == 0 ? document
+            : Path.GetRelativePath(House.Root, Path.GetFullPath(path, Path.Combine(House.Root, House.FolderOf(document)))).Replace('\\', '/');
         return heading is null
             ? Path.Exists(Path.Combine(House.Root, file))
-            : IsDocument(file) && File.Exists(Path.Combine(House.Root, file)) && Heading().Matches(Prose(file)).Any(match => Anchor(match.Groups[1].Value) == heading);
+            : IsDocument(file)
+                && File.Exists(Path.Combine(House.Root, file)) && Heading().Matches(Prose(file)).Any(match => Anchor(match.Groups[1].Value) == heading);
     }
 
     /// <summary>An anchor as GitHub makes it.</summary>

@@ -13,7 +13,8 @@ public sealed partial class FaultTableTests
         var listed = Row().Matches(House.Read(Table)).Select(static row => row.Groups[1].Value).ToList();
         Assert.Equal(listed.Distinct(), listed);
         var cited = House.TextFiles().Where(static path => path != Table && !path.StartsWith("tests/KvCluster.Benchmarks/", StringComparison.Ordinal))
-            .SelectMany(static path => Places(path, House.Read(path))).SelectMany(static place => Number().Matches(place).Select(static number => number.Value)).ToHashSet();
+            .SelectMany(static path => Places(path, House.Read(path)))
+            .SelectMany(static place => Number().Matches(place).Select(static number => number.Value)).ToHashSet();
         Assert.Equal(listed.Order(StringComparer.Ordinal), cited.Order(StringComparer.Ordinal));
     }
 

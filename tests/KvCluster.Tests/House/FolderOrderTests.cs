@@ -13,13 +13,16 @@ public sealed partial class FolderOrderTests
     {
         ["node/Storage"] = ("KvCluster.Storage",
         [
-            "Files", "Threads", "Encoding", "Pages", "Trees", "DataFile", "Control", "Context", "Journal", "Sessions", "Transactions", "Recovery", "Snapshots", "Maintenance", "Inspection",
+            "Files", "Threads", "Encoding",
+            "Pages", "Trees", "DataFile", "Control", "Context", "Journal", "Sessions", "Transactions", "Recovery", "Snapshots", "Maintenance", "Inspection",
             "Embedded",
         ]),
-        ["node/Replication"] = ("KvCluster.Replication", ["Log", "Protocol", "State", "Progress", "Digests", "Reconfiguration", "Following", "Leading", "Elections"]),
+        ["node/Replication"] = (
+            "KvCluster.Replication", ["Log", "Protocol", "State", "Progress", "Digests", "Reconfiguration", "Following", "Leading", "Elections"]),
         ["node/Server"] = ("KvCluster.Node",
         [
-            "Runtime", "Telemetry", "Coordination", "Coordination/Etcd", "Coordination/Embedded", "Configuration", "Map", "Shards", "Watching", "Transport", "Hosting", "Recovery", "Placement", "Api",
+            "Runtime", "Telemetry", "Coordination",
+            "Coordination/Etcd", "Coordination/Embedded", "Configuration", "Map", "Shards", "Watching", "Transport", "Hosting", "Recovery", "Placement", "Api",
         ]),
         ["client"] = ("KvCluster.Client", ["Model", "Doctor", "Runtime", "Telemetry", "Routing", "Transport", "Sessions", "Loading"]),
     };
@@ -38,12 +41,14 @@ public sealed partial class FolderOrderTests
     [Theory]
     [MemberData(nameof(Names))]
     public void Directories_AreThoseOfTheOrder(string project) =>
-        Assert.Equal(Projects[project].Order.Order(StringComparer.Ordinal), Sources(project).Select(source => source.Directory).Where(directory => directory.Length > 0).Distinct().Order(StringComparer.Ordinal));
+        Assert.Equal(Projects[project].Order.Order(StringComparer.Ordinal), Sources(project)
+            .Select(source => source.Directory).Where(directory => directory.Length > 0).Distinct().Order(StringComparer.Ordinal));
 
     [Theory]
     [MemberData(nameof(Names))]
     public void Namespaces_FollowDirectories(string project) => Assert.Empty(Sources(project)
-        .Where(source => DeclaredNamespace().Match(source.Text) is { Success: true } declared && declared.Groups[1].Value != NamespaceOf(project, source.Directory))
+        .Where(source => DeclaredNamespace().Match(source.Text) is { Success: true } declared
+            && declared.Groups[1].Value != NamespaceOf(project, source.Directory))
         .Select(source => source.Path));
 
     [Theory]
@@ -82,7 +87,8 @@ public sealed partial class FolderOrderTests
         Identifier().Matches(Code(text)).Select(match => match.Value).Where(types.Contains).Distinct();
 
     private static string NamespaceOf(string project, string directory) =>
-        directory.Length == 0 || WithoutNamespace.Contains($"{project}/{directory}") ? Projects[project].Namespace : $"{Projects[project].Namespace}.{directory.Replace('/', '.')}";
+        directory.Length == 0 || WithoutNamespace.Contains($"{project}/{directory}") ? Projects[project].Namespace
+            : $"{Projects[project].Namespace}.{directory.Replace('/', '.')}";
 
     private static IEnumerable<(string Path, string Directory, string Text)> Sources(string project) => House.TextFiles()
         .Where(path => path.StartsWith(project + "/", StringComparison.Ordinal) && path.EndsWith(".cs", StringComparison.Ordinal))
@@ -98,7 +104,9 @@ public sealed partial class FolderOrderTests
     [GeneratedRegex(@"^using (?:static )?(?:\w+ = )?(KvCluster[\w.]*);", RegexOptions.Multiline)]
     private static partial Regex UsedNamespace();
 
-    [GeneratedRegex(@"^(?:(?:public|internal|file|sealed|static|abstract|readonly|ref|unsafe|partial)\s+)*(?:class|struct|interface|enum|record(?:\s+struct)?)\s+(\w+)", RegexOptions.Multiline)]
+    [GeneratedRegex(
+        @"^(?:(?:public|internal|file|sealed|static|abstract|readonly|ref|unsafe|partial)\s+)*(?:class|struct|interface|enum|record(?:\s+struct)?)\s+(\w+)",
+        RegexOptions.Multiline)]
     private static partial Regex DeclaredType();
 
     // A type qualified with another namespace is a different type: Kv.KvClient belongs to gRPC.

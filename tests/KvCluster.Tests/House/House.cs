@@ -7,7 +7,8 @@ internal static class House
 {
     private static readonly string[] NotOurs = [".git", "artifacts", "node_modules", ".kvcluster", "TestResults", "bin", "obj"];
     private static readonly string[] TextTypes =
-        [".cs", ".csproj", ".props", ".targets", ".json", ".md", ".proto", ".sh", ".js", ".mjs", ".txt", ".yaml", ".yml", ".sln", ".editorconfig", ".gitignore", ""];
+        [".cs", ".csproj",
+            ".props", ".targets", ".json", ".md", ".proto", ".sh", ".js", ".mjs", ".txt", ".yaml", ".yml", ".sln", ".editorconfig", ".gitignore", ""];
 
     public static readonly string Root = FindRoot();
 

@@ -15,7 +15,8 @@ public sealed partial class ReasonTests
     [Fact]
     public void Reasons_OfTheContract_AreEachExpectedByATest()
     {
-        var expected = House.TextFiles().Where(static path => path.StartsWith("tests/", StringComparison.Ordinal) && path.EndsWith(".cs", StringComparison.Ordinal))
+        var expected = House.TextFiles()
+            .Where(static path => path.StartsWith("tests/", StringComparison.Ordinal) && path.EndsWith(".cs", StringComparison.Ordinal))
             .SelectMany(static path => Literal().Matches(House.Read(path)).Select(static literal => literal.Groups[1].Value)).ToHashSet(StringComparer.Ordinal);
         var reasons = ReasonsOf(Contract);
         Assert.Contains("OUTCOME_UNKNOWN", reasons);
@@ -26,7 +27,8 @@ public sealed partial class ReasonTests
     public void Reasons_OfTheServers_AreInTheContract()
     {
         var known = ReasonsOf(Contract).Concat(Word().Matches(House.Read(Admin)).Select(static word => word.Value)).ToHashSet(StringComparer.Ordinal);
-        var used = House.TextFiles().Where(static path => Servers.Any(folder => path.StartsWith(folder, StringComparison.Ordinal)) && path.EndsWith(".cs", StringComparison.Ordinal))
+        var used = House.TextFiles()
+            .Where(static path => Servers.Any(folder => path.StartsWith(folder, StringComparison.Ordinal)) && path.EndsWith(".cs", StringComparison.Ordinal))
             .SelectMany(static path => Reason().Matches(House.Read(path)).Select(static reason => reason.Groups[1].Value));
         Assert.Empty(used.Except(known));
     }

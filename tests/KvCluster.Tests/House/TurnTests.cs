@@ -21,7 +21,8 @@ public sealed partial class TurnTests
 
     /// <summary>With a turn of its own and another one of its class a test runs in both.</summary>
     [Fact]
-    public void Class_WithATurn_HasNoTestWithAnother() => Assert.DoesNotContain(TestSources, static text => MarkOfAClass().IsMatch(text) && MarkOfATest().IsMatch(text));
+    public void Class_WithATurn_HasNoTestWithAnother() =>
+        Assert.DoesNotContain(TestSources, static text => MarkOfAClass().IsMatch(text) && MarkOfATest().IsMatch(text));
 
     private static int Number(Match found) => int.Parse(found.Groups[1].Value, CultureInfo.InvariantCulture);
 

@@ -35,7 +35,8 @@ public sealed class AnswerLimitTests(AnswerLimitTests.TwoShards cluster) : IClas
     {
         var found = new List<(string, int)>();
         // A scan at a node ends with its shard.
-        foreach (var request in byRouter ? [new ScanRequest()] : (ScanRequest[])[new() { End = ByteString.CopyFromUtf8("k") }, new() { Start = ByteString.CopyFromUtf8("k") }])
+        foreach (var request in byRouter ? [new ScanRequest()]
+            : (ScanRequest[])[new() { End = ByteString.CopyFromUtf8("k") }, new() { Start = ByteString.CopyFromUtf8("k") }])
         {
             request.Reverse = reverse;
             using var scan = Kv(byRouter).Scan(request);
@@ -43,7 +44,8 @@ public sealed class AnswerLimitTests(AnswerLimitTests.TwoShards cluster) : IClas
             while (await scan.ResponseStream.MoveNext(CancellationToken.None))
             {
                 var page = scan.ResponseStream.Current;
-                Assert.True(page.Entries.Count == 1 || page.CalculateSize() <= MessageBytesMax, $"A page of {page.Entries.Count} entries has {page.CalculateSize():N0} bytes.");
+                Assert.True(page.Entries.Count == 1 || page.CalculateSize() <= MessageBytesMax, $"A page of {page.Entries.Count} entries has "
+                    + $"{page.CalculateSize():N0} bytes.");
                 ofRequest.AddRange(page.Entries.Select(entry => (entry.Key.ToStringUtf8(), entry.Value.Length)));
             }
             found.AddRange(reverse ? ofRequest.AsEnumerable().Reverse() : ofRequest);
@@ -100,7 +102,8 @@ public sealed class AnswerLimitTests(AnswerLimitTests.TwoShards cluster) : IClas
         while (await exchange.ResponseStream.MoveNext(CancellationToken.None))
         {
             var message = exchange.ResponseStream.Current;
-            Assert.True(message.Replies.Count == 1 || message.CalculateSize() <= MessageBytesMax, $"A message of {message.Replies.Count} replies has {message.CalculateSize():N0} bytes.");
+            Assert.True(message.Replies.Count == 1 || message.CalculateSize() <= MessageBytesMax, $"A message of {message.Replies.Count} replies has "
+                + $"{message.CalculateSize():N0} bytes.");
             foreach (var reply in message.Replies)
                 replies.Add(reply.Id, reply);
         }
@@ -124,7 +127,8 @@ public sealed class AnswerLimitTests(AnswerLimitTests.TwoShards cluster) : IClas
                 new Call { Id = 1, Method = Method.Get, Request = get, ReplyBytesMax = 65_536 },
                 new Call { Id = 2, Method = Method.GetMany, Request = many, ReplyBytesMax = 150_000 },
                 new Call { Id = 3, Method = Method.GetMany, Request = many, ReplyBytesMax = whole },
-                new Call { Id = 4, Method = Method.Get, Request = new GetRequest { Key = ByteString.CopyFromUtf8("e") }.ToByteString(), ReplyBytesMax = 65_536 },
+                new Call { Id = 4, Method = Method.Get, Request = new GetRequest { Key = ByteString.CopyFromUtf8("e") }
+                    .ToByteString(), ReplyBytesMax = 65_536 },
             },
         });
         await exchange.RequestStream.CompleteAsync();
@@ -134,7 +138,8 @@ public sealed class AnswerLimitTests(AnswerLimitTests.TwoShards cluster) : IClas
             foreach (var reply in exchange.ResponseStream.Current.Replies)
                 replies.Add(reply.Id, reply);
         }
-        var refusals = replies.Values.Where(reply => reply.Id <= 2).OrderBy(reply => reply.Id).Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!).ToList();
+        var refusals = replies.Values.Where(reply => reply.Id <= 2)
+            .OrderBy(reply => reply.Id).Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!).ToList();
         Assert.All(refusals, info => Assert.Equal("REPLY_LARGE", info.Reason));
         Assert.InRange(int.Parse(refusals[0].Metadata["reply_bytes"], System.Globalization.CultureInfo.InvariantCulture), 8 << 20, (8 << 20) + 200);
         Assert.Equal(whole.ToString(System.Globalization.CultureInfo.InvariantCulture), refusals[1].Metadata["reply_bytes"]);
@@ -164,10 +169,13 @@ public sealed class AnswerLimitTests(AnswerLimitTests.TwoShards cluster) : IClas
         {
             Nodes = await NodeCluster.StartAsync(1, "k"u8.ToArray());
             _router = await RouterHost.StartAsync(
-                new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [Nodes.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+                new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [Nodes.AddressOf(1)] },
+                new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
             Channel = GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
             foreach (var (key, valueBytes) in Entries)
-                await Nodes.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = UnsafeByteOperations.UnsafeWrap(new byte[valueBytes]) }, key[0] < 'k' ? 0u : 1);
+                await Nodes.PutAsync(
+                    new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = UnsafeByteOperations.UnsafeWrap(new byte[valueBytes]) },
+                    key[0] < 'k' ? 0u : 1);
         }
 
         public async Task DisposeAsync()

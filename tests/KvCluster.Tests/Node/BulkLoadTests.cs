@@ -18,7 +18,9 @@ public sealed class BulkLoadTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
         var sending = Task.Run(async () =>
         {
             for (var chunk = 1; chunk <= Chunks; chunk++)
-                await load.RequestStream.WriteAsync(Chunk(chunk, [.. Enumerable.Range(0, 100).Select(key => Entry($"{chunk}/{key}", "v")), Entry("same", $"{chunk}"), Entry("same", $"{chunk} again")]));
+                await load.RequestStream.WriteAsync(Chunk(
+                    chunk,
+                    [.. Enumerable.Range(0, 100).Select(key => Entry($"{chunk}/{key}", "v")), Entry("same", $"{chunk}"), Entry("same", $"{chunk} again")]));
             await load.RequestStream.CompleteAsync();
         });
         var etag = new V1.Etag();
@@ -70,7 +72,8 @@ public sealed class BulkLoadTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
             "key" => Chunk(1, Entry("k", "v"), Entry(new string('k', 2_048), "v")),
             "empty" => Chunk(1, Entry("k", "v"), new Entry { Value = Utf8("v") }),
             "value" => Chunk(1, Entry("k", "v"), new Entry { Key = Utf8(_prefix), Value = ByteString.CopyFrom(new byte[(8 << 20) + 1]) }),
-            _ => Chunk(1, [.. Enumerable.Range(0, 17).Select(key => new Entry { Key = Utf8($"{_prefix}{key}"), Value = ByteString.CopyFrom(new byte[1 << 20]) })]),
+            _ => Chunk(
+                1, [.. Enumerable.Range(0, 17).Select(key => new Entry { Key = Utf8($"{_prefix}{key}"), Value = ByteString.CopyFrom(new byte[1 << 20]) })]),
         });
         await RefusedAsync(load, StatusCode.InvalidArgument, reason);
         Assert.Equal(0ul, (await _kv.CountAsync(new CountRequest { Prefix = Utf8(_prefix) })).Count);

@@ -24,14 +24,17 @@ public sealed class ClusterEntryTests
         var log = new LinesLog();
         using var stop = new CancellationTokenSource();
         var entry = new ClusterEntry(options, counted, new CoordinatorKeys("local"), new ProcessHealth(), log);
-        var entering = entry.WaitForClusterAsync(mayCreate: isNew, known: null, static () => Task.FromResult<JoinedElsewhere?>(null), static () => Task.CompletedTask, stop.Token);
+        var entering = entry.WaitForClusterAsync(
+            mayCreate: isNew, known: null, static () => Task.FromResult<JoinedElsewhere?>(null), static () => Task.CompletedTask, stop.Token);
 
         await Eventually.TrueAsync(() => counted.Reads > 2, "it has asked again");
         await stop.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => entering);
 
         Assert.Equal(alarms, log.Lines.Length);
-        Assert.All(log.Lines, static line => Assert.StartsWith("Critical: ALARM: the coordinator is not followed: it has no record of the cluster, so its data is lost. The node waits", line, StringComparison.Ordinal));
+        Assert.All(log.Lines, static line => Assert.StartsWith(
+            "Critical: ALARM: the coordinator is not followed: it has no record of the cluster, so its data is lost. The node waits", line,
+            StringComparison.Ordinal));
     }
 
     private sealed class Counted(ICoordinator inner) : PassingCoordinator(inner)

@@ -37,7 +37,8 @@ public sealed class ClusterInitTests : IAsyncDisposable
         Assert.True(shards[0].Start.IsEmpty && shards[^1].End.IsEmpty);
         Assert.All(shards, shard => Assert.Equal(replicationFactor, shard.Replicas.Select(replica => replica.Node).Distinct().Count()));
         Assert.All(shards.SelectMany(shard => shard.Replicas), replica => Assert.True(replica is { Created: false, Replica: not 0 }));
-        var preferred = shards.Select(shard => shard.Replicas[(int)shard.Shard % replicationFactor].Node).CountBy(node => node).Select(node => node.Value).ToList();
+        var preferred = shards.Select(shard => shard.Replicas[(int)shard.Shard % replicationFactor].Node)
+            .CountBy(node => node).Select(node => node.Value).ToList();
         Assert.InRange(preferred.Max() - (preferred.Count < nodeCount ? 0 : preferred.Min()), 0, 1);
     }
 
@@ -73,8 +74,11 @@ public sealed class ClusterInitTests : IAsyncDisposable
     }
 
     private Task<bool> CreateAsync(int nodeCount, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys) =>
-        ClusterInit.CreateAsync(_coordinator, "test", new NewCluster([.. Enumerable.Range(1, nodeCount).Select(node => new NodeId((uint)node))], replicationFactor, splitKeys), Never);
+        ClusterInit.CreateAsync(
+            _coordinator,
+            "test", new NewCluster([.. Enumerable.Range(1, nodeCount).Select(node => new NodeId((uint)node))], replicationFactor, splitKeys), Never);
 
     private async Task<List<ShardRecord>> ShardsAsync() =>
-        [.. (await _coordinator.ListAsync(_keys.Shards, Never)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!)).OrderBy(shard => shard.Shard)];
+        [.. (await _coordinator.ListAsync(_keys.Shards, Never)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!)).OrderBy(
+            shard => shard.Shard)];
 }

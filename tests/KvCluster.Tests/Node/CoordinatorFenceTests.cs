@@ -19,7 +19,8 @@ public sealed class CoordinatorFenceTests
     private static readonly Lineage History = Lineage.Create();
     private static readonly NodeIdentity Identity = new("local", "c1", new(1), 1, "") { Lineage = History };
 
-    private static readonly ClusterRecord Known = new() { ClusterId = "c1", Lineage = History.ToByteString(), Recovery = 2, FormatLevel = 2, ContractLevel = 1 };
+    private static readonly ClusterRecord Known =
+        new() { ClusterId = "c1", Lineage = History.ToByteString(), Recovery = 2, FormatLevel = 2, ContractLevel = 1 };
 
     [Theory]
     [InlineData("c1", 2, 2, false, null)]
@@ -34,9 +35,11 @@ public sealed class CoordinatorFenceTests
     [InlineData("c1", 2, 4, false, "the cluster has format level 4, but only the levels 1 to 3 are supported by this program")]
     [InlineData(null, 0, 0, true, "its data is lost")]
     [InlineData(null, 0, 0, false, "its data is lost")]
-    public void WhyNot_FollowsTheSameClusterAtTheSameOrALaterRecovery_AndLevelsThatThisProgramHas(string? cluster, ulong recovery, uint format, bool isAnotherStore, string? why)
+    public void WhyNot_FollowsTheSameClusterAtTheSameOrALaterRecovery_AndLevelsThatThisProgramHas(
+        string? cluster, ulong recovery, uint format, bool isAnotherStore, string? why)
     {
-        var text = cluster is null ? null : RecordText.Format(new ClusterRecord { ClusterId = cluster, Lineage = History.ToByteString(), Recovery = recovery, FormatLevel = format, ContractLevel = 1 });
+        var text = cluster is null ? null : RecordText.Format(
+            new ClusterRecord { ClusterId = cluster, Lineage = History.ToByteString(), Recovery = recovery, FormatLevel = format, ContractLevel = 1 });
         var reason = CoordinatorFence.WhyNot(text, Identity, Known, isAnotherStore);
         if (why is null)
             Assert.Null(reason);
@@ -44,7 +47,9 @@ public sealed class CoordinatorFenceTests
             Assert.Contains(why, reason, StringComparison.Ordinal);
     }
 
-    /// <summary>A store in which a recovery was completed that nobody here has seen is lost, and another one gets the same number. Then the first comes back.</summary>
+    /// <summary>
+    /// A store in which a recovery was completed that nobody here has seen is lost, and another one gets the same number. Then the first comes back.
+    /// </summary>
     [Theory]
     [InlineData(7, null)]
     [InlineData(8, "another recovery 2")]
@@ -62,7 +67,9 @@ public sealed class CoordinatorFenceTests
     [Fact]
     public void WhyNot_OfAnotherLineage_IsRefused() => Assert.Contains(
         "another cluster",
-        CoordinatorFence.WhyNot(RecordText.Format(new ClusterRecord { ClusterId = "c1", Lineage = Lineage.Create().ToByteString(), Recovery = 9 }), Identity, Known, isAnotherStore: true),
+        CoordinatorFence.WhyNot(
+            RecordText.Format(new ClusterRecord { ClusterId = "c1", Lineage = Lineage.Create().ToByteString(), Recovery = 9 }), Identity, Known,
+            isAnotherStore: true),
         StringComparison.Ordinal);
 
     /// <summary>Every change compares the cluster's record, which the raised levels change, before a node has heard of them.</summary>
@@ -91,7 +98,9 @@ public sealed class CoordinatorFenceTests
         Assert.Equal((raised, 1), (fence.Guard.Value, alarms));
     }
 
-    /// <summary>All records are deleted and rebuilt, in the same store. Until then the node changes nothing; then it goes by the new number, which is on its disk.</summary>
+    /// <summary>
+    /// All records are deleted and rebuilt, in the same store. Until then the node changes nothing; then it goes by the new number, which is on its disk.
+    /// </summary>
     [Fact]
     public async Task Fence_ThroughALossAndARecovery_GuardsChangesByTheRecordInForce()
     {
@@ -201,7 +210,9 @@ public sealed class CoordinatorFenceTests
 
         var raised = await SetFormatAsync(coordinator, keys, format: 2);
         await Eventually.TrueAsync(() => log.Lines.Length > 0, "the disk has refused");
-        Assert.StartsWith("Error: The coordinator's record could not be kept on this node's disk, so the node goes by the one before and tries again: ", Assert.Single(log.Lines), StringComparison.Ordinal);
+        Assert.StartsWith(
+            "Error: The coordinator's record could not be kept on this node's disk, so the node goes by the one before and tries again: ",
+            Assert.Single(log.Lines), StringComparison.Ordinal);
         Assert.Equal(text, fence.Guard.Value);
         Assert.Null(fence.Refusal);
 

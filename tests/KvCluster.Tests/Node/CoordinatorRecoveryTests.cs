@@ -17,7 +17,9 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>The records are gone from the coordinator, and are rebuilt from nodes that run or wait (F53). A lost store, and processes, are in the tests with processes.</summary>
+/// <summary>
+/// The records are gone from the coordinator, and are rebuilt from nodes that run or wait (F53). A lost store, and processes, are in the tests with processes.
+/// </summary>
 public sealed class CoordinatorRecoveryTests
 {
     private const uint Nodes = 3;
@@ -44,7 +46,8 @@ public sealed class CoordinatorRecoveryTests
 
         Assert.True((await RecoverAsync(cluster)).Applied);
         var after = await cluster.RecordAsync();
-        Assert.Equal((before.Epoch, before.Leader, before.LeaderIncarnation, before.Lineage), (after.Epoch, after.Leader, after.LeaderIncarnation, after.Lineage));
+        Assert.Equal(
+            (before.Epoch, before.Leader, before.LeaderIncarnation, before.Lineage), (after.Epoch, after.Leader, after.LeaderIncarnation, after.Lineage));
         await JoinedAsync(cluster, recovery: 1);
         await PutAsync(cluster);
         await Eventually.TrueAsync(async () =>
@@ -61,7 +64,9 @@ public sealed class CoordinatorRecoveryTests
             return (await cluster.RecordAsync()).Epoch > after.EpochFloor;
         }, "a leader is elected in an epoch above the floor");
         await PutAsync(cluster);
-        await Eventually.TrueAsync(async () => KeysOf(placed).IsSubsetOf(KeysOf(await cluster.Coordinator.ListAsync(cluster.Keys.Root, CancellationToken.None))), "all records are there again, those of the nodes too");
+        await Eventually.TrueAsync(
+            async () => KeysOf(placed).IsSubsetOf(KeysOf(await cluster.Coordinator.ListAsync(cluster.Keys.Root, CancellationToken.None))),
+            "all records are there again, those of the nodes too");
     }
 
     /// <summary>Whatever the last record was that was put, nobody follows before that of the cluster, and the next recovery completes it.</summary>
@@ -73,7 +78,8 @@ public sealed class CoordinatorRecoveryTests
         for (var puts = 0; ; puts++)
         {
             var left = puts;
-            var changed = new Changed(cluster.Coordinator, async (_, put) => Interlocked.Decrement(ref left) >= 0 ? await put() : throw new CoordinatorUnavailableException("The coordinator is gone again."));
+            var changed = new Changed(cluster.Coordinator, async (_, put) =>
+                Interlocked.Decrement(ref left) >= 0 ? await put() : throw new CoordinatorUnavailableException("The coordinator is gone again."));
             try
             {
                 Assert.True((await RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None)).Applied);
@@ -121,7 +127,10 @@ public sealed class CoordinatorRecoveryTests
         await PutAsync(cluster);
     }
 
-    /// <summary>Another recovery has put its records in their places by the time at which the cluster's is put. Nodes would have joined this one, and found shards of the other.</summary>
+    /// <summary>
+    /// Another recovery has put its records in their places by the time at which the cluster's is put. Nodes would have joined this one, and found shards of
+    /// the other.
+    /// </summary>
     [Fact]
     public async Task Recover_WhileAnotherBegins_EndsBeforeTheClustersRecord()
     {
@@ -138,7 +147,8 @@ public sealed class CoordinatorRecoveryTests
 
             return await put();
         });
-        var ended = await Assert.ThrowsAsync<RecoveryEndedException>(() => RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None));
+        var ended = await Assert.ThrowsAsync<RecoveryEndedException>(
+            () => RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None));
         Assert.Contains("somebody else has begun", ended.Message, StringComparison.Ordinal);
         Assert.Null((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None)).Value);
         // The next one takes a number above both.
@@ -154,8 +164,10 @@ public sealed class CoordinatorRecoveryTests
     {
         await using var cluster = await StartAsync();
         await DeleteAsync(cluster);
-        var changed = new Changed(cluster.Coordinator, async (key, put) => key == cluster.Keys.Recovery ? new CompareAndSetResult(SetOutcome.Lost, 0) : await put());
-        var refused = await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None));
+        var changed = new Changed(
+            cluster.Coordinator, async (key, put) => key == cluster.Keys.Recovery ? new CompareAndSetResult(SetOutcome.Lost, 0) : await put());
+        var refused = await Assert.ThrowsAsync<CoordinatorUnavailableException>(
+            () => RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None));
         Assert.EndsWith("Wait until that has ended, and run this again.", refused.Message, StringComparison.Ordinal);
     }
 
@@ -167,7 +179,8 @@ public sealed class CoordinatorRecoveryTests
         await using var cluster = await StartAsync();
         await DeleteAsync(cluster);
         using var losing = new LosesBoundReports();
-        var recovery = RecoveryOf(cluster, cluster.Coordinator, channelTo: (node, address) => GrpcChannel.ForAddress(address, new GrpcChannelOptions { HttpHandler = node.Value == Late ? losing : null }));
+        var recovery = RecoveryOf(cluster, cluster.Coordinator, channelTo: (node, address) => GrpcChannel.ForAddress(
+            address, new GrpcChannelOptions { HttpHandler = node.Value == Late ? losing : null }));
         var response = await recovery.RecoverAsync(new RecoverRequest(), CancellationToken.None);
         Assert.False(response.Applied);
         Assert.False(response.Nodes.Single(static node => node.Node == Late).Answered);
@@ -272,7 +285,8 @@ public sealed class CoordinatorRecoveryTests
             for (var shard = 0U; shard < Shards; shard++)
             {
                 var record = RecordText.Parse<ShardRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Shard(new(shard)), CancellationToken.None)).Value!);
-                if (record.Removed.Count == 0 || record.Replicas.Count != 3 || record.Replicas.Any(static replica => replica.Learner || replica.Absent || !replica.Created))
+                if (record.Removed.Count == 0
+                    || record.Replicas.Count != 3 || record.Replicas.Any(static replica => replica.Learner || replica.Absent || !replica.Created))
                     return false;
             }
 
@@ -303,7 +317,8 @@ public sealed class CoordinatorRecoveryTests
         using var channel = GrpcChannel.ForAddress($"http://127.0.0.1:{port + 2}");
         await Eventually.TrueAsync(async () =>
         {
-            var refused = await Assert.ThrowsAsync<RpcException>(async () => await new Admin.V1.Admin.AdminClient(channel.Calls()).ExamineAsync(new ExamineRequest()));
+            var refused = await Assert.ThrowsAsync<RpcException>(
+                async () => await new Admin.V1.Admin.AdminClient(channel.Calls()).ExamineAsync(new ExamineRequest()));
             return WaitingNode.IsIn(refused.Status.Detail);
         }, "a node that waits says so");
         RecoverResponse? done = null;
@@ -342,7 +357,8 @@ public sealed class CoordinatorRecoveryTests
         for (var node = 1U; node <= Nodes; node++)
         {
             var report = await ReportOfAsync(cluster, node);
-            if (report.Replicas.Count != Shards || !report.Nodes.Select(static known => (known.Node, known.PeerAddress)).SequenceEqual(Enumerable.Range(1, (int)Nodes).Select(other => ((uint)other, addressOf((uint)other)))))
+            if (report.Replicas.Count != Shards || !report.Nodes.Select(static known => (known.Node, known.PeerAddress)).SequenceEqual(
+                Enumerable.Range(1, (int)Nodes).Select(other => ((uint)other, addressOf((uint)other)))))
                 return false;
         }
 
@@ -364,7 +380,8 @@ public sealed class CoordinatorRecoveryTests
     {
         using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(node));
         var client = new Internal.V1.Recovery.RecoveryClient(channel.Calls());
-        return (claim is null ? await client.ReportAsync(new ReportRequest { Node = 1 }) : await client.BindAsync(new BindRequest { Node = 1, Claim = claim })).Report;
+        return (claim is null ? await client.ReportAsync(new ReportRequest { Node = 1 })
+            : await client.BindAsync(new BindRequest { Node = 1, Claim = claim })).Report;
     }
 
     private static async Task<RecoverResponse> RecoverAsync(NodeCluster cluster, bool planOnly = false) =>
@@ -387,7 +404,8 @@ public sealed class CoordinatorRecoveryTests
     }
 
     private static CoordinatorRecovery RecoveryOf(
-        NodeCluster cluster, ICoordinator coordinator, Func<RecoveryClaim?, Task<NodeReport>>? ownReport = null, Func<NodeId, string, GrpcChannel>? channelTo = null) => new(
+        NodeCluster cluster,
+        ICoordinator coordinator, Func<RecoveryClaim?, Task<NodeReport>>? ownReport = null, Func<NodeId, string, GrpcChannel>? channelTo = null) => new(
         new(1),
         coordinator,
         cluster.Keys,
@@ -436,7 +454,8 @@ public sealed class CoordinatorRecoveryTests
     }
 
     /// <summary>A coordinator whose changes a test can refuse, or act before.</summary>
-    private sealed class Changed(ICoordinator inner, Func<string, Func<Task<CompareAndSetResult>>, Task<CompareAndSetResult>> change) : PassingCoordinator(inner)
+    private sealed class Changed(ICoordinator inner, Func<string, Func<Task<CompareAndSetResult>>, Task<CompareAndSetResult>> change)
+        : PassingCoordinator(inner)
     {
         public override Task<CompareAndSetResult> CompareAndSetAsync(
             string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>

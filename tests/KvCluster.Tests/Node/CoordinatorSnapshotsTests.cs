@@ -12,7 +12,10 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Snapshots of a real etcd, and of one that fails in ways that a real one cannot be made to fail in; and what nodes know of them. Their restore is tried with processes.</summary>
+/// <summary>
+/// Snapshots of a real etcd, and of one that fails in ways that a real one cannot be made to fail in; and what nodes know of them. Their restore is tried with
+/// processes.
+/// </summary>
 public sealed class CoordinatorSnapshotsTests : IDisposable
 {
     private const string AgeName = "kvcluster.node.coordinator.snapshot.age";
@@ -68,7 +71,10 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
     public async Task Save_OfAnEtcdThatLostItsData_IsRefusedAtOnceAndKeepsTheSnapshots()
     {
         await using var etcd = await EtcdMembers.StartAsync();
-        Assert.Contains("not created yet", (await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => Of(etcd.Endpoints, keep: 1).SaveAsync(TimeSpan.Zero, Never))).Message, StringComparison.Ordinal);
+        Assert.Contains(
+            "not created yet",
+            (await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => Of(etcd.Endpoints, keep: 1).SaveAsync(TimeSpan.Zero, Never))).Message,
+            StringComparison.Ordinal);
         await etcd.ControlAsync("put", Keys.Cluster, "{}");
         var snapshot = await Of(etcd.Endpoints, keep: 1).SaveAsync(TimeSpan.Zero, Never);
         await etcd.ControlAsync("del", Keys.Cluster);
@@ -79,8 +85,8 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
     }
 
     /// <summary>
-    /// An etcd without space sends snapshots and refuses puts. The whole save was repeated for two minutes: each attempt added a snapshot and deleted the oldest, and one run could
-    /// replace all of them.
+    /// An etcd without space sends snapshots and refuses puts. The whole save was repeated for two minutes: each attempt added a snapshot and deleted the
+    /// oldest, and one run could replace all of them.
     /// </summary>
     [Fact]
     public async Task Save_WhoseTimeIsRefused_AddsOneFileAndSaysSo()
@@ -204,7 +210,8 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
             await KnowsAsync(0);
         }
 
-        Task KnowsAsync(long unixUs) => Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(1)).CoordinatorSnapshotUnixUs == unixUs, $"the node knows of the snapshot at {unixUs}");
+        Task KnowsAsync(long unixUs) => Eventually.TrueAsync(
+            async () => (await cluster.StatusOfAsync(1)).CoordinatorSnapshotUnixUs == unixUs, $"the node knows of the snapshot at {unixUs}");
 
         async Task PutAsync(string text)
         {
@@ -213,7 +220,8 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
         }
     }
 
-    private static IEnumerable<string> FilesOf(string folder) => Directory.GetFiles(folder).Select(static path => Path.GetFileName(path)).Order(StringComparer.Ordinal);
+    private static IEnumerable<string> FilesOf(string folder) =>
+        Directory.GetFiles(folder).Select(static path => Path.GetFileName(path)).Order(StringComparer.Ordinal);
 
     private bool IsComplete(string name, byte[] content)
     {
@@ -223,8 +231,10 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
         return CoordinatorSnapshots.IsComplete(file, content.Length);
     }
 
-    private CoordinatorSnapshots Of(IReadOnlyList<string> endpoints, int keep, TimeProvider? time = null, TimeSpan? silenceMax = null, ILogger? log = null) => new(
-        () => new EtcdCoordinator(
-            new EtcdOptions { Endpoints = endpoints, RequestTime = Eventually.Limit, SnapshotSilenceMax = silenceMax ?? Eventually.Limit }, NullLogger.Instance),
-        Keys, LocalDisk.Instance, new SnapshotFolder(Snapshots, keep), time ?? _time, log ?? NullLogger.Instance);
+    private CoordinatorSnapshots Of(
+        IReadOnlyList<string> endpoints, int keep, TimeProvider? time = null, TimeSpan? silenceMax = null, ILogger? log = null) => new(
+            () => new EtcdCoordinator(
+                new EtcdOptions { Endpoints = endpoints, RequestTime = Eventually.Limit, SnapshotSilenceMax = silenceMax ?? Eventually.Limit },
+                NullLogger.Instance),
+            Keys, LocalDisk.Instance, new SnapshotFolder(Snapshots, keep), time ?? _time, log ?? NullLogger.Instance);
 }

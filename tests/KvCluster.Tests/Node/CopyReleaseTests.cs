@@ -10,7 +10,8 @@ using KvCluster.V1;
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// A replica that cannot be rebuilt because its disk has no room. The copy of the damaged one stood in the way for ever, and nothing but one line of level info said so.
+/// A replica that cannot be rebuilt because its disk has no room. The copy of the damaged one stood in the way for ever, and nothing but one line of level info
+/// said so.
 /// </summary>
 public sealed class CopyReleaseTests
 {
@@ -24,8 +25,8 @@ public sealed class CopyReleaseTests
     private static readonly StoreOptions Full = Short with { SnapshotRoomBytes = 1L << 60 };
 
     /// <summary>
-    /// The room that it makes is not enough here, so that what the node says while it lacks some can be seen. Trees are compared once an hour; they are compared now
-    /// because the copy waits for it.
+    /// The room that it makes is not enough here, so that what the node says while it lacks some can be seen. Trees are compared once an hour; they are
+    /// compared now because the copy waits for it.
     /// </summary>
     [Fact]
     public async Task Copy_OfARemovedReplica_GivesWayWhenAMajorityHasAllOfIt()
@@ -100,7 +101,8 @@ public sealed class CopyReleaseTests
     {
         var kept = "";
         await Eventually.TrueAsync(
-            async () => (kept = (await cluster.AdminOf(node).ExamineAsync(new ExamineRequest())).Nodes.Single().Aside.SingleOrDefault()?.KeptBecause ?? "").Contains(reason, StringComparison.Ordinal),
+            async () => (kept = (await cluster.AdminOf(node).ExamineAsync(new ExamineRequest())).Nodes.Single().Aside.SingleOrDefault()?.KeptBecause ?? "")
+                .Contains(reason, StringComparison.Ordinal),
             $"the copy is kept because '{reason}'");
         Assert.True(Directory.Exists(CopyOf(cluster, node)));
         Assert.True(await LacksSpaceAsync(cluster, node));
@@ -108,10 +110,12 @@ public sealed class CopyReleaseTests
 
     private static string CopyOf(NodeCluster cluster, uint node) => Path.Combine(cluster.DirectoryOf(node), "aside", "0");
 
-    private static async Task<bool> LacksSpaceAsync(NodeCluster cluster, uint node) => (await cluster.StatusOfAsync(node)).Replicas is [{ LacksSpace.Length: > 0 }];
+    private static async Task<bool> LacksSpaceAsync(NodeCluster cluster, uint node) =>
+        (await cluster.StatusOfAsync(node)).Replicas is [{ LacksSpace.Length: > 0 }];
 
     // Replicas whose disk counts as full, by the readings behind the metric.
-    private static int Impaired(NodeCluster cluster, uint node) => cluster.ShardsOf(node).All.Count(static shard => shard.LacksRoom is not null && ReadingOf(shard).Disk == DiskState.Full);
+    private static int Impaired(NodeCluster cluster, uint node) =>
+        cluster.ShardsOf(node).All.Count(static shard => shard.LacksRoom is not null && ReadingOf(shard).Disk == DiskState.Full);
 
     private static ReplicaReading ReadingOf(HostedShard shard)
     {
@@ -124,6 +128,7 @@ public sealed class CopyReleaseTests
     {
         var old = before.Replicas.Single(replica => replica.Node == node).Replica;
         await Eventually.TrueAsync(
-            async () => (await cluster.RecordAsync()).Replicas.Any(replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }), $"node {node} has a new voter");
+            async () => (await cluster.RecordAsync()).Replicas.Any(
+                replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }), $"node {node} has a new voter");
     }
 }

@@ -51,7 +51,9 @@ public sealed class CopyRulesTests
         AssertNotHeld("not confirmed", View(), Record(), confirmed: null);
         AssertNotHeld("is not the one that its leader has", View(), Record(record => record.Generation--), Newest);
         AssertNotHeld("is not the one that its leader has", View(), Record(record => record.Epoch--), Newest);
-        AssertNotHeld("names its replica", View() with { Record = Record(record => record.Replicas.Add(new ReplicaRecord { Replica = Copy, Node = 3, Learner = true })) }, Record(), Newest);
+        AssertNotHeld(
+            "names its replica", View() with { Record = Record(record => record.Replicas.Add(new ReplicaRecord { Replica = Copy, Node = 3, Learner = true })) },
+            Record(), Newest);
         AssertNotHeld("a majority has committed only", View(), Record(), new Etag(6, 999));
         AssertNotHeld("were not found equal", View() with { DigestsAgree = null }, Record(), Newest);
         AssertNotHeld("were not found equal", View(at: new Etag(6, 999)), Record(), Newest);
@@ -61,7 +63,8 @@ public sealed class CopyRulesTests
 
     private static string? WhyKept(CopyExtent copy, ShardRecord record) => CopyRules.WhyKept(copy, new(1), Node, record, Revision);
 
-    private static void AssertKept(string why, CopyExtent copy, ShardRecord record) => Assert.Contains(why, WhyKept(copy, record) ?? "", StringComparison.Ordinal);
+    private static void AssertKept(string why, CopyExtent copy, ShardRecord record) =>
+        Assert.Contains(why, WhyKept(copy, record) ?? "", StringComparison.Ordinal);
 
     private static string? WhyNotHeld(LeaderView view, ShardRecord record, Etag? confirmed) => CopyRules.WhyNotHeld(view, record, new(Copy), Newest, confirmed);
 

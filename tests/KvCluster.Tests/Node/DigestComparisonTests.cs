@@ -78,7 +78,8 @@ public sealed class DigestComparisonTests
     {
         // A follower that lags may have applied everything it has, so the value must be there as well.
         await Eventually.TrueAsync(
-            () => AppliedAtAsync(cluster, node).Result == "value-7" && cluster.StatusOfAsync(node).Result.Replicas.SingleOrDefault() is { Applied: not null } replica && replica.Applied.Equals(replica.Last),
+            () => AppliedAtAsync(cluster, node).Result == "value-7"
+                && cluster.StatusOfAsync(node).Result.Replicas.SingleOrDefault() is { Applied: not null } replica && replica.Applied.Equals(replica.Last),
             "everything is applied");
         await cluster.AdminOf(node).CheckpointAsync(new CheckpointRequest());
         await cluster.StopNodeAsync(node);
@@ -101,7 +102,8 @@ public sealed class DigestComparisonTests
         foreach (var key in acknowledged)
         {
             string? found = null;
-            await Eventually.TrueAsync(() => (found = ReadAsync(cluster, cluster.LeaderOfAsync(0).Result, key, ReadMode.Leader).Result) is not null, $"an answer for {key}");
+            await Eventually.TrueAsync(
+                () => (found = ReadAsync(cluster, cluster.LeaderOfAsync(0).Result, key, ReadMode.Leader).Result) is not null, $"an answer for {key}");
             Assert.Equal(key, found);
         }
     }
@@ -136,7 +138,8 @@ public sealed class DigestComparisonTests
     {
         var leader = await cluster.LeaderOfAsync(0);
         var detail = (await cluster.StatusOfAsync(leader, shard: 0)).Replicas.SingleOrDefault()?.Detail;
-        return detail?.Compared is { Replicas: 3 } && (before is null || IdsOf(before).SequenceEqual(detail.Record.Replicas.Select(replica => replica.Replica)));
+        return detail?.Compared is { Replicas: 3 }
+            && (before is null || IdsOf(before).SequenceEqual(detail.Record.Replicas.Select(replica => replica.Replica)));
     }
 
     private static Task<string?> AppliedAtAsync(NodeCluster cluster, uint node) => ReadAsync(cluster, node, "k07", ReadMode.Stale);

@@ -104,7 +104,9 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
         Assert.EndsWith("x199", (await reopened.GetAsync("/k", Never)).Value, StringComparison.Ordinal);
     }
 
-    /// <summary>The whole state was one record. Beyond 64 MiB it was written all the same, and the next start took it for damaged: all records were lost.</summary>
+    /// <summary>
+    /// The whole state was one record. Beyond 64 MiB it was written all the same, and the next start took it for damaged: all records were lost.
+    /// </summary>
     [Fact]
     public async Task Rewrite_OfMuch_MakesSeveralRecords()
     {
@@ -182,7 +184,8 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
     {
         var value = Value(32 << 20);
         var state = StateOf(values: 7, value);
-        Assert.Contains("Nothing was changed", Assert.Throws<CoordinatorRequestException>(() => Plan(state, Put("/7", value))).Message, StringComparison.Ordinal);
+        Assert.Contains(
+            "Nothing was changed", Assert.Throws<CoordinatorRequestException>(() => Plan(state, Put("/7", value))).Message, StringComparison.Ordinal);
         Assert.NotNull(Plan(state, Put("/6", value)));
         state.Apply(Plan(state, new RequestOp { RequestDeleteRange = new DeleteRangeRequest { Key = ByteString.CopyFromUtf8("/0") } }));
         state.Apply(Plan(state, Put("/7", value)));
@@ -278,7 +281,9 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
         }
     }
 
-    /// <summary>Power is lost at every call of a run that rewrites the file in several records. Every answered change is there, and nothing that was not requested.</summary>
+    /// <summary>
+    /// Power is lost at every call of a run that rewrites the file in several records. Every answered change is there, and nothing that was not requested.
+    /// </summary>
     [Fact]
     public async Task Open_AfterACrashAtAnyCallOfARewriteInParts_HasEveryAnsweredChange()
     {
@@ -295,15 +300,20 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
                 await using var reopened = EmbeddedCoordinator.Open(_directory.Path, _time, disk);
                 for (var key = 0; key < KeysInParts; key++)
                 {
-                    var found = (await reopened.GetAsync(KeyInParts(key), Never)).Value is { } value ? int.Parse(value.TrimEnd('x'), CultureInfo.InvariantCulture) : -1;
+                    var found =
+                        (await reopened.GetAsync(KeyInParts(key), Never)).Value is { } value ? int.Parse(value.TrimEnd('x'), CultureInfo.InvariantCulture) : -1;
                     var last = Enumerable.Range(0, answered).LastOrDefault(change => change % KeysInParts == key, -1);
-                    Assert.True(found == last || (found == answered && found % KeysInParts == key), $"call {call}, {unsynced}: {KeyInParts(key)} has change {found}, and {answered} changes were answered");
+                    Assert.True(found == last || (found == answered && found % KeysInParts == key), $"call {call}, {unsynced}: {KeyInParts(key)} has change "
+                        + $"{found}, and {answered} changes were answered");
                 }
             }
         }
     }
 
-    /// <summary>A process ended between a write and its sync. The next one answered from what was only in memory, and a power loss undid it, so an epoch could be assigned twice.</summary>
+    /// <summary>
+    /// A process ended between a write and its sync. The next one answered from what was only in memory, and a power loss undid it, so an epoch could be
+    /// assigned twice.
+    /// </summary>
     [Fact]
     public async Task Open_AfterAChangeThatWasNotSynced_AnswersWhatStays()
     {
@@ -324,7 +334,10 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
         Assert.Equal(answered, (await last.GetAsync("/k", Never)).Value);
     }
 
-    /// <summary>A process ended between the rename of the rewritten file and the sync of the directory. The next one appended to a file whose name a power loss took away, with all that was in it.</summary>
+    /// <summary>
+    /// A process ended between the rename of the rewritten file and the sync of the directory. The next one appended to a file whose name a power loss took
+    /// away, with all that was in it.
+    /// </summary>
     [Fact]
     public async Task Open_AfterARewriteWhoseNameWasNotSynced_KeepsWhatIsAppended()
     {
@@ -385,7 +398,8 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
             {
                 var before = coordinator.FileBytes;
                 var value = answered.ToString(CultureInfo.InvariantCulture).PadRight(100_000, 'x');
-                revisions[answered % KeysInParts] = (await coordinator.CompareAndSetAsync(KeyInParts(answered), revisions[answered % KeysInParts], value, 0, Never)).Revision;
+                revisions[answered % KeysInParts] =
+                    (await coordinator.CompareAndSetAsync(KeyInParts(answered), revisions[answered % KeysInParts], value, 0, Never)).Revision;
                 answered++;
                 wasRewritten |= coordinator.FileBytes < before;
                 Assert.True(wasRewritten || answered < 50, "The file was not rewritten.");

@@ -13,8 +13,8 @@ using WatchRequest = KvCluster.V1.WatchRequest;
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// What users of etcd rely on, and what KvCluster does instead. Each test does the same with both, so that neither column of proto/Contract/ETCD.md is from memory. Where
-/// etcd is missing, only KvCluster's side is tested, and the output says so.
+/// What users of etcd rely on, and what KvCluster does instead. Each test does the same with both, so that neither column of proto/Contract/ETCD.md is from
+/// memory. Where etcd is missing, only KvCluster's side is tested, and the output says so.
 /// </summary>
 public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutputHelper output) : IClassFixture<EtcdBehaviourTests.Both>
 {
@@ -27,17 +27,20 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         await PutAsync("k", "5");
         (Relation Ours, CompareResult Etcds, string Other, bool Holds)[] compares =
         [
-            (Relation.Equal, CompareResult.Equal, "5", true), (Relation.NotEqual, CompareResult.NotEqual, "5", false), (Relation.Less, CompareResult.Less, "6", true),
+            (Relation.Equal, CompareResult.Equal, "5", true),
+            (Relation.NotEqual, CompareResult.NotEqual, "5", false), (Relation.Less, CompareResult.Less, "6", true),
             (Relation.Greater, CompareResult.Greater, "4", true), (Relation.Greater, CompareResult.Greater, "5", false),
         ];
         foreach (var (ours, etcds, other, holds) in compares)
         {
             Assert.Equal(holds, await HoldsAsync(new Condition { Key = Key("k"), Value = new ValueComparison { Relation = ours, Value = Utf8(other) } }));
-            await EtcdAsync(async etcd => Assert.Equal(holds, await HoldsAsync(etcd, new Compare { Key = Key("k"), Target = CompareTarget.Value, Result = etcds, Value = Utf8(other) })));
+            await EtcdAsync(async etcd => Assert.Equal(
+                holds, await HoldsAsync(etcd, new Compare { Key = Key("k"), Target = CompareTarget.Value, Result = etcds, Value = Utf8(other) })));
         }
         // Of a key that does not exist no compare of its value holds.
         Assert.False(await HoldsAsync(new Condition { Key = Key("missing"), Value = new ValueComparison { Relation = Relation.NotEqual, Value = Utf8("5") } }));
-        await EtcdAsync(async etcd => Assert.False(await HoldsAsync(etcd, new Compare { Key = Key("missing"), Target = CompareTarget.Value, Result = CompareResult.NotEqual, Value = Utf8("5") })));
+        await EtcdAsync(async etcd => Assert.False(
+            await HoldsAsync(etcd, new Compare { Key = Key("missing"), Target = CompareTarget.Value, Result = CompareResult.NotEqual, Value = Utf8("5") })));
     }
 
     [Fact]
@@ -50,8 +53,10 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
             Assert.Equal(!exists, await HoldsAsync(new Condition { Key = Key(name), Exists = false }));
             await EtcdAsync(async etcd =>
             {
-                Assert.Equal(!exists, await HoldsAsync(etcd, new Compare { Key = Key(name), Target = CompareTarget.Version, Result = CompareResult.Equal, Version = 0 }));
-                Assert.Equal(!exists, await HoldsAsync(etcd, new Compare { Key = Key(name), Target = CompareTarget.Create, Result = CompareResult.Equal, CreateRevision = 0 }));
+                Assert.Equal(!exists, await HoldsAsync(
+                    etcd, new Compare { Key = Key(name), Target = CompareTarget.Version, Result = CompareResult.Equal, Version = 0 }));
+                Assert.Equal(!exists, await HoldsAsync(
+                    etcd, new Compare { Key = Key(name), Target = CompareTarget.Create, Result = CompareResult.Equal, CreateRevision = 0 }));
             });
         }
     }
@@ -61,11 +66,13 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
     {
         var (ours, etcds) = await PutAsync("k", "1");
         Assert.True(await HoldsAsync(new Condition { Key = Key("k"), EtagEquals = ours }));
-        await EtcdAsync(async etcd => Assert.True(await HoldsAsync(etcd, new Compare { Key = Key("k"), Target = CompareTarget.Mod, Result = CompareResult.Equal, ModRevision = etcds })));
+        await EtcdAsync(async etcd => Assert.True(
+            await HoldsAsync(etcd, new Compare { Key = Key("k"), Target = CompareTarget.Mod, Result = CompareResult.Equal, ModRevision = etcds })));
         await PutAsync("k", "2");
         Assert.False(await HoldsAsync(new Condition { Key = Key("k"), EtagEquals = ours }));
         Assert.True(await HoldsAsync(new Condition { Key = Key("k"), Etag = new EtagComparison { Relation = Relation.Greater, Etag = ours } }));
-        await EtcdAsync(async etcd => Assert.True(await HoldsAsync(etcd, new Compare { Key = Key("k"), Target = CompareTarget.Mod, Result = CompareResult.Greater, ModRevision = etcds })));
+        await EtcdAsync(async etcd => Assert.True(
+            await HoldsAsync(etcd, new Compare { Key = Key("k"), Target = CompareTarget.Mod, Result = CompareResult.Greater, ModRevision = etcds })));
     }
 
     [Fact]
@@ -98,7 +105,8 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         await _kv.WriteAsync(new V1.WriteRequest { Operations = { Put("k", "1"), Put("k", "2") } });
         Assert.Equal("2", (await GetAsync("k")).Value.ToStringUtf8());
         await EtcdAsync(async etcd => Assert.Equal(
-            StatusCode.InvalidArgument, (await Assert.ThrowsAsync<RpcException>(() => etcd.TxnAsync(new TxnRequest { Success = { EtcdPut("k", "1"), EtcdPut("k", "2") } }).ResponseAsync)).StatusCode));
+            StatusCode.InvalidArgument, (await Assert.ThrowsAsync<RpcException>(
+                () => etcd.TxnAsync(new TxnRequest { Success = { EtcdPut("k", "1"), EtcdPut("k", "2") } }).ResponseAsync)).StatusCode));
     }
 
     [Fact]
@@ -107,7 +115,8 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         await _kv.WriteAsync(new V1.WriteRequest { Operations = { Enumerable.Range(0, 129).Select(number => Put($"{number}", "v")) } });
         await EtcdAsync(async etcd => Assert.Equal(
             StatusCode.InvalidArgument,
-            (await Assert.ThrowsAsync<RpcException>(() => etcd.TxnAsync(new TxnRequest { Success = { Enumerable.Range(0, 129).Select(number => EtcdPut($"{number}", "v")) } }).ResponseAsync)).StatusCode));
+            (await Assert.ThrowsAsync<RpcException>(() => etcd.TxnAsync(
+                new TxnRequest { Success = { Enumerable.Range(0, 129).Select(number => EtcdPut($"{number}", "v")) } }).ResponseAsync)).StatusCode));
     }
 
     [Fact]
@@ -151,7 +160,8 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         {
             var range = RangeOf("");
             (range.SortOrder, range.SortTarget, range.KeysOnly) = (RangeRequest.Types.SortOrder.Descend, RangeRequest.Types.SortTarget.Key, true);
-            Assert.Equal([(Key("3"), 0), (Key("2"), 0), (Key("1"), 0)], (await etcd.RangeAsync(range)).Kvs.Select(static entry => (entry.Key, entry.Value.Length)));
+            Assert.Equal(
+                [(Key("3"), 0), (Key("2"), 0), (Key("1"), 0)], (await etcd.RangeAsync(range)).Kvs.Select(static entry => (entry.Key, entry.Value.Length)));
         });
     }
 
@@ -162,8 +172,10 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         await PutAsync("2", "old");
         var first = await _kv.ListAsync(new ListRequest { Prefix = Key(""), Limit = 1 });
         await PutAsync("2", "new");
-        Assert.Equal("old", (await _kv.ListAsync(new ListRequest { Prefix = Key(""), Limit = 1, PageToken = first.NextPageToken })).Entries.Single().Value.ToStringUtf8());
-        await EtcdAsync(async etcd => Assert.Equal("old", (await etcd.RangeAsync(new RangeRequest { Key = Key("2"), Revision = revision + 1 })).Kvs.Single().Value.ToStringUtf8()));
+        Assert.Equal("old", (await _kv.ListAsync(new ListRequest { Prefix = Key(""), Limit = 1, PageToken = first.NextPageToken })).Entries
+            .Single().Value.ToStringUtf8());
+        await EtcdAsync(async etcd => Assert.Equal(
+            "old", (await etcd.RangeAsync(new RangeRequest { Key = Key("2"), Revision = revision + 1 })).Kvs.Single().Value.ToStringUtf8()));
     }
 
     [Fact]
@@ -196,9 +208,12 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
     [Fact]
     public async Task Key_WithoutBytes_IsRefused()
     {
-        Assert.Equal(StatusCode.InvalidArgument, (await Assert.ThrowsAsync<RpcException>(() => _kv.PutAsync(new PutRequest { Value = Utf8("v") }).ResponseAsync)).StatusCode);
+        Assert.Equal(
+            StatusCode.InvalidArgument,
+            (await Assert.ThrowsAsync<RpcException>(() => _kv.PutAsync(new PutRequest { Value = Utf8("v") }).ResponseAsync)).StatusCode);
         await EtcdAsync(async etcd => Assert.Equal(
-            StatusCode.InvalidArgument, (await Assert.ThrowsAsync<RpcException>(() => etcd.PutAsync(new Etcdserverpb.PutRequest { Value = Utf8("v") }).ResponseAsync)).StatusCode));
+            StatusCode.InvalidArgument,
+            (await Assert.ThrowsAsync<RpcException>(() => etcd.PutAsync(new Etcdserverpb.PutRequest { Value = Utf8("v") }).ResponseAsync)).StatusCode));
     }
 
     [Fact]
@@ -207,7 +222,8 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         var value = ByteString.CopyFrom(new byte[1_700_000]);
         await _kv.PutAsync(new PutRequest { Key = Key("k"), Value = value });
         await EtcdAsync(async etcd => Assert.Equal(
-            StatusCode.InvalidArgument, (await Assert.ThrowsAsync<RpcException>(() => etcd.PutAsync(new Etcdserverpb.PutRequest { Key = Key("k"), Value = value }).ResponseAsync)).StatusCode));
+            StatusCode.InvalidArgument, (await Assert.ThrowsAsync<RpcException>(
+                () => etcd.PutAsync(new Etcdserverpb.PutRequest { Key = Key("k"), Value = value }).ResponseAsync)).StatusCode));
     }
 
     [Fact]
@@ -226,7 +242,8 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
             await etcd.DeleteRangeAsync(new Etcdserverpb.DeleteRangeRequest { Key = Key("k") });
             // etcd's start revision is the first that is sent; the position here is the last that is not.
             var told = await EtcdEventsAsync(new WatchCreateRequest { Key = Key("k"), StartRevision = revision + 1, PrevKv = true }, 2);
-            Assert.Equal([(Mvccpb.Event.Types.EventType.Put, "2"), (Mvccpb.Event.Types.EventType.Delete, "")], told.Select(static one => (one.Type, one.Kv.Value.ToStringUtf8())));
+            Assert.Equal([(Mvccpb.Event.Types.EventType.Put, "2"), (Mvccpb.Event.Types.EventType.Delete, "")], told.Select(
+                static one => (one.Type, one.Kv.Value.ToStringUtf8())));
             Assert.Equal("1", told[0].PrevKv.Value.ToStringUtf8());
         });
     }

@@ -31,7 +31,8 @@ public sealed class EtcdCoordinatorTests
         await server.RestartAsync();
         // The connection to the former server may be found broken only now.
         await coordinator.GetUntilAnsweredAsync("/k", Never);
-        await Assert.ThrowsAsync<CoordinatorCompactedException>(async () => await coordinator.WatchAsync("/", revision, Never).GetAsyncEnumerator().MoveNextAsync());
+        await Assert.ThrowsAsync<CoordinatorCompactedException>(
+            async () => await coordinator.WatchAsync("/", revision, Never).GetAsyncEnumerator().MoveNextAsync());
     }
 
     [Fact]
@@ -45,7 +46,9 @@ public sealed class EtcdCoordinatorTests
         await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => watching);
     }
 
-    /// <summary>With http:// for an etcd with TLS, or without the client certificate that it requires, the log had only what the connection's end was called.</summary>
+    /// <summary>
+    /// With http:// for an etcd with TLS, or without the client certificate that it requires, the log had only what the connection's end was called.
+    /// </summary>
     [Theory]
     [InlineData("http://a:2379", null, "The connection was lost: the server closed it immediately", "https://")]
     [InlineData("https://a:2379", null, "The connection was lost: The response ended prematurely.", "coordinator-cert, coordinator-key")]
@@ -179,15 +182,18 @@ public sealed class EtcdCoordinatorTests
         await using var coordinator = Connect(server.Address);
         await coordinator.CompareAndSetAsync("/kvcluster/local/shards/0", 0, "{\"shard\":0}", 0, Never);
         Assert.Equal("OK", await EtcdctlAsync(server.Address, "put", "/kvcluster/local/shards/1", "{}"));
-        Assert.Equal("/kvcluster/local/shards/0\n{\"shard\":0}\n/kvcluster/local/shards/1\n{}", await EtcdctlAsync(server.Address, "get", "--prefix", "/kvcluster/"));
-        Assert.Equal("PUT\n/kvcluster/local/shards/1\n{}", string.Join('\n', await WatchOnceAsync(server.Address, "/kvcluster/local/shards/1", fromRevision: 3)));
+        Assert.Equal(
+            "/kvcluster/local/shards/0\n{\"shard\":0}\n/kvcluster/local/shards/1\n{}", await EtcdctlAsync(server.Address, "get", "--prefix", "/kvcluster/"));
+        Assert.Equal(
+            "PUT\n/kvcluster/local/shards/1\n{}", string.Join('\n', await WatchOnceAsync(server.Address, "/kvcluster/local/shards/1", fromRevision: 3)));
         Assert.Equal("1", await EtcdctlAsync(server.Address, "del", "/kvcluster/local/shards/1"));
         var lease = await EtcdctlAsync(server.Address, "lease", "grant", "60");
         Assert.StartsWith("lease ", lease, StringComparison.Ordinal);
         Assert.Contains(server.Address["http://".Length..], await EtcdctlAsync(server.Address, "endpoint", "status"), StringComparison.Ordinal);
     }
 
-    private static EtcdCoordinator Connect(string address) => new(new EtcdOptions { Endpoints = [address], RequestTime = Eventually.Limit }, NullLogger.Instance);
+    private static EtcdCoordinator Connect(string address) =>
+        new(new EtcdOptions { Endpoints = [address], RequestTime = Eventually.Limit }, NullLogger.Instance);
 
     private static Process StartEtcdctl(string address, params string[] arguments) => Process.Start(
         new ProcessStartInfo(Tools.Find("etcdctl")!, ["--endpoints", address, .. arguments]) { RedirectStandardOutput = true })!;

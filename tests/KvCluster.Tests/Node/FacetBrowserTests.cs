@@ -11,8 +11,11 @@ public sealed class FacetBrowserTests
     {
         using var directory = new TemporaryDirectory();
         var (packages, tags) = (Path.Combine(directory.Path, "packages"), Path.Combine(directory.Path, "tags"));
-        await File.WriteAllLinesAsync(packages, ["packages/games/chess\tplays chess", .. Enumerable.Range(0, 12).Select(static number => $"packages/libs/lib{number:d2}\tlibrary {number}")]);
-        await File.WriteAllLinesAsync(tags, ["section/games\tchess", "tag/role::program\tchess", "tag/role::program\tlib07", .. Enumerable.Range(0, 12).Select(static number => $"tag/devel::library\tlib{number:d2}")]);
+        await File.WriteAllLinesAsync(
+            packages,
+            ["packages/games/chess\tplays chess", .. Enumerable.Range(0, 12).Select(static number => $"packages/libs/lib{number:d2}\tlibrary {number}")]);
+        await File.WriteAllLinesAsync(tags, ["section/games\tchess", "tag/role::program\tchess", "tag/role::program\tlib07", .. Enumerable.Range(0, 12)
+            .Select(static number => $"tag/devel::library\tlib{number:d2}")]);
         await using var cluster = await NodeCluster.StartAsync(1);
         await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.AddressOf(1)], Timeout = Eventually.Limit });
         var catalog = new Catalog(client);

@@ -14,7 +14,10 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>What kv-node certs secrets uses of Kubernetes: the secrets of a namespace behind a server with a certificate of its own, and the files of a pod's service account.</summary>
+/// <summary>
+/// What kv-node certs secrets uses of Kubernetes: the secrets of a namespace behind a server with a certificate of its own, and the files of a pod's service
+/// account.
+/// </summary>
 internal sealed class FakeKubernetes : IAsyncDisposable
 {
     private const string Namespace = "data";
@@ -115,7 +118,9 @@ internal sealed class FakeKubernetes : IAsyncDisposable
         var path = context.Request.Path.Value!;
         var body = context.Request.ContentLength > 0 ? (await JsonNode.ParseAsync(context.Request.Body))!.AsObject() : null;
         var (status, answer) = path.StartsWith(SecretsPath, StringComparison.Ordinal) && context.Request.Headers.Authorization == "Bearer secret-token"
-            ? Answer(context.Request.Method, path.Length > SecretsPath.Length ? path[(SecretsPath.Length + 1)..] : body!["metadata"]!["name"]!.GetValue<string>(), context.Request.ContentType, body)
+            ? Answer(
+                context.Request.Method, path.Length > SecretsPath.Length ? path[(SecretsPath.Length + 1)..] : body!["metadata"]!["name"]!.GetValue<string>(),
+                context.Request.ContentType, body)
             : Refusal(401, "Unauthorized");
         context.Response.StatusCode = status;
         context.Response.ContentType = "application/json";
@@ -163,7 +168,8 @@ internal sealed class FakeKubernetes : IAsyncDisposable
         // A secret without data has no such field.
         ["data"] = secret.Data.Count == 0
             ? null
-            : new JsonObject(secret.Data.Select(one => KeyValuePair.Create(one.Key, (JsonNode?)JsonValue.Create(Convert.ToBase64String(Encoding.UTF8.GetBytes(one.Value)))))),
+            : new JsonObject(secret.Data.Select(
+                one => KeyValuePair.Create(one.Key, (JsonNode?)JsonValue.Create(Convert.ToBase64String(Encoding.UTF8.GetBytes(one.Value)))))),
     };
 
     private static Dictionary<string, string> DataOf(JsonObject body) =>

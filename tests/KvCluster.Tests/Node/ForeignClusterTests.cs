@@ -22,7 +22,8 @@ public sealed class ForeignClusterTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.LeaderOfAsync(0);
         await using var router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit },
+            new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(isRouter ? router.Address : cluster.AddressOf(1));
         var (kv, shards) = (new Kv.KvClient(channel.Calls()), new Cluster.ClusterClient(channel.Calls()));
         using var first = shards.WatchShards(new WatchShardsRequest());
@@ -53,7 +54,8 @@ public sealed class ForeignClusterTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await using var other = await NodeCluster.StartAsync(1);
         var address = cluster.AddressOf(1);
-        await using var client = new KvCluster.Client.KvClient(new KvCluster.Client.KvClientOptions { Endpoints = [address], Timeout = TimeSpan.FromSeconds(3), ExactlyOnce = false });
+        await using var client = new KvCluster.Client.KvClient(
+            new KvCluster.Client.KvClientOptions { Endpoints = [address], Timeout = TimeSpan.FromSeconds(3), ExactlyOnce = false });
         await cluster.LeaderOfAsync(0);
         await client.PutAsync("b", "1");
         await cluster.StopNodeAsync(1);
@@ -100,7 +102,8 @@ public sealed class ForeignClusterTests
         await cluster.LeaderOfAsync(0);
         await cluster.LeaderOfAsync(1);
         await using var router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit },
+            new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(isRouter ? router.Address : cluster.AddressOf(1));
         using var watch = new Cluster.ClusterClient(channel.Calls()).WatchShards(new WatchShardsRequest());
         Assert.True(await watch.ResponseStream.MoveNext(CancellationToken.None));

@@ -19,7 +19,8 @@ public sealed class HotPrefixesTests
         Assert.Equal(20_000UL, samples);
         Assert.Equal("hot/", prefixes[0].Prefix.ToStringUtf8());
         Assert.InRange(prefixes[0].Samples, 4_500UL, 5_000UL);
-        Assert.All(prefixes.Skip(1), prefix => Assert.True(prefix.Samples <= 1, $"{prefix.Prefix.ToStringUtf8()} was seen once and reported {prefix.Samples} times"));
+        Assert.All(
+            prefixes.Skip(1), prefix => Assert.True(prefix.Samples <= 1, $"{prefix.Prefix.ToStringUtf8()} was seen once and reported {prefix.Samples} times"));
         Assert.True(prefixes.Count <= HotPrefixes.ShownMax);
     }
 

@@ -13,7 +13,8 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// The records were rebuilt in a new store without node 2, which is started with the address of the old store. That is back, and as far as the node knows it is the cluster's (F53).
+/// The records were rebuilt in a new store without node 2, which is started with the address of the old store. That is back, and as far as the node knows it is
+/// the cluster's (F53).
 /// </summary>
 public sealed class JoinedElsewhereTests : IDisposable
 {

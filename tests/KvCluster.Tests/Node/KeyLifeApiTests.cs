@@ -10,8 +10,8 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// What ends a key besides a delete, as its callers read and keep it, at a node and through a router. Saving a value in the console dropped the key's expiry and took it from its
-/// session, and nobody could have seen that, because no call told either.
+/// What ends a key besides a delete, as its callers read and keep it, at a node and through a router. Saving a value in the console dropped the key's expiry
+/// and took it from its session, and nobody could have seen that, because no call told either.
 /// </summary>
 public sealed class KeyLifeApiTests : IAsyncLifetime
 {

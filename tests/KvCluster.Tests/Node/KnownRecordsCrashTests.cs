@@ -7,8 +7,8 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// The copies of the coordinator's records on a disk that loses power or fails at each call of each write. Afterwards each record is as before the write or as after it, and what was
-/// kept, or read by a process that acts on it, stays. A node that forgot a recovery would follow the coordinator that had been lost.
+/// The copies of the coordinator's records on a disk that loses power or fails at each call of each write. Afterwards each record is as before the write or as
+/// after it, and what was kept, or read by a process that acts on it, stays. A node that forgot a recovery would follow the coordinator that had been lost.
 /// </summary>
 public sealed class KnownRecordsCrashTests
 {
@@ -34,7 +34,8 @@ public sealed class KnownRecordsCrashTests
         ("the end of the promise", static known => known.Release(First)),
         ("a second promise", static known => known.TryBind(Second)),
         ("a third one instead", static known => known.TryBind(new RecoveryClaim { Recovery = 3, RecoveryId = 9, Node = 1 })),
-        ("the cluster's record of that recovery", static known => known.Keep(new ClusterRecord { ClusterId = "c", FormatLevel = 3, Recovery = 3, RecoveryId = 9, Absent = { 4 } })),
+        ("the cluster's record of that recovery", static known => known.Keep(
+            new ClusterRecord { ClusterId = "c", FormatLevel = 3, Recovery = 3, RecoveryId = 9, Absent = { 4 } })),
         ("the rebuilt record of the shard", static known => known.TryKeep(Shard(1, recovery: 3, generation: 2, replicas: 3))),
         ("fewer nodes", static known => known.Keep(Nodes(2))),
     ];
@@ -43,7 +44,8 @@ public sealed class KnownRecordsCrashTests
 
     public static TheoryData<string> Faults => new((string[])
     [
-        nameof(DiskFault.ErrorAfterwards), nameof(DiskFault.NoRoomAfterwards), nameof(DiskFault.Error), nameof(DiskFault.NoRoom), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData),
+        nameof(DiskFault.ErrorAfterwards),
+        nameof(DiskFault.NoRoomAfterwards), nameof(DiskFault.Error), nameof(DiskFault.NoRoom), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData),
     ]);
 
     [Theory]
@@ -136,8 +138,8 @@ public sealed class KnownRecordsCrashTests
     }
 
     /// <summary>
-    /// A process ended after a rename, before the sync of the directory. The next one read the new name from memory, took it for kept and acted on it, and after a power loss the record before
-    /// was there again: a node had left a recovery that it had joined.
+    /// A process ended after a rename, before the sync of the directory. The next one read the new name from memory, took it for kept and acted on it, and
+    /// after a power loss the record before was there again: a node had left a recovery that it had joined.
     /// </summary>
     [Theory]
     [Trait("Turn", "4")]
@@ -294,5 +296,6 @@ public sealed class KnownRecordsCrashTests
     }
 
     private static IReadOnlyList<NodeRecord> Nodes(int count) =>
-        [.. Enumerable.Range(1, count).Select(static node => new NodeRecord { Node = (uint)node, Incarnation = (ulong)node << 32, Address = $"http://node-{node}:7401" })];
+        [.. Enumerable.Range(1, count)
+            .Select(static node => new NodeRecord { Node = (uint)node, Incarnation = (ulong)node << 32, Address = $"http://node-{node}:7401" })];
 }

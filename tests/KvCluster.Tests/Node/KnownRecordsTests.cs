@@ -95,7 +95,8 @@ public sealed class KnownRecordsTests : IDisposable
         var known = Open();
         known.Keep(new ClusterRecord { ClusterId = "c", Recovery = 2 });
         Assert.Null(known.TryBind(new RecoveryClaim { Recovery = 3, RecoveryId = 9, Node = 1 }));
-        File.WriteAllText(PathOf(name), File.ReadAllText(PathOf(name)).Replace("\"c\"", "\"d\"", StringComparison.Ordinal).Replace("\"3\"", "\"4\"", StringComparison.Ordinal));
+        File.WriteAllText(PathOf(name), File.ReadAllText(PathOf(name)).Replace("\"c\"", "\"d\"", StringComparison.Ordinal).Replace(
+            "\"3\"", "\"4\"", StringComparison.Ordinal));
         var failure = Assert.Throws<DirectoryFormatException>(() => Open());
         Assert.Contains($"'known/{name}' is damaged", failure.Message, StringComparison.Ordinal);
         Assert.DoesNotContain('\n', failure.Message);

@@ -36,7 +36,8 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
     {
         var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
         var method = new Method<byte[], byte[]>(MethodType.Unary, service, name, bytes, bytes);
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await fixture.Cluster.ChannelOf(1).CreateCallInvoker().AsyncUnaryCall(method, null, new CallOptions(), [0xFF, 0xFF, 0xFF]));
+        var failure = await Assert.ThrowsAsync<RpcException>(
+            async () => await fixture.Cluster.ChannelOf(1).CreateCallInvoker().AsyncUnaryCall(method, null, new CallOptions(), [0xFF, 0xFF, 0xFF]));
         Assert.Equal((StatusCode.InvalidArgument, MalformedMessageException.Text), (failure.StatusCode, failure.Status.Detail));
         var info = failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!;
         Assert.Equal(("BAD_REQUEST", "no"), (info.Reason, info.Metadata["applied"]));
@@ -83,7 +84,8 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
         var key = Key("k");
         var absent = new Condition { Exists = false };
         var first = await _kv.PutAsync(new PutRequest { Key = key, Value = Bytes("1"), Conditions = { absent } });
-        await RefusedAsync(() => _kv.PutAsync(new PutRequest { Key = key, Value = Bytes("x"), Conditions = { absent } }), StatusCode.FailedPrecondition, "CONDITION_FAILED");
+        await RefusedAsync(
+            () => _kv.PutAsync(new PutRequest { Key = key, Value = Bytes("x"), Conditions = { absent } }), StatusCode.FailedPrecondition, "CONDITION_FAILED");
         var second = await _kv.PutAsync(new PutRequest
         {
             Key = key,
@@ -91,7 +93,8 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
             Conditions = { new Condition { EtagEquals = first.Position.Etag }, new Condition { ValueEquals = Bytes("1") }, new Condition { Exists = true } },
         });
         var refused = await RefusedAsync(
-            () => _kv.PutAsync(new PutRequest { Key = key, Value = Bytes("x"), Conditions = { new Condition { Exists = true }, new Condition { EtagEquals = first.Position.Etag } } }),
+            () => _kv.PutAsync(new PutRequest { Key = key, Value = Bytes(
+                "x"), Conditions = { new Condition { Exists = true }, new Condition { EtagEquals = first.Position.Etag } } }),
             StatusCode.FailedPrecondition,
             "CONDITION_FAILED");
         Assert.Equal("1", refused.Metadata["condition"]);
@@ -137,11 +140,16 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
         await RefusedAsync(() => _kv.GetAsync(new GetRequest { Key = longKey }), StatusCode.InvalidArgument, "KEY_TOO_LONG");
         await RefusedAsync(() => _kv.DeleteAsync(new DeleteRequest { Key = longKey }), StatusCode.InvalidArgument, "KEY_TOO_LONG");
         await RefusedAsync(() => _kv.PutAsync(new PutRequest { Key = Key("k"), Value = largeValue }), StatusCode.InvalidArgument, "VALUE_TOO_LARGE");
-        await RefusedAsync(() => _kv.WriteAsync(new WriteRequest { Operations = { Put("a", half), Put("b", half) } }), StatusCode.InvalidArgument, "WRITE_TOO_LARGE");
-        await RefusedAsync(() => _kv.WriteAsync(new WriteRequest { Operations = { Enumerable.Repeat(Put("a", ByteString.Empty), 10_001) } }), StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS");
-        await RefusedAsync(() => _kv.GetManyAsync(new GetManyRequest { Keys = { Enumerable.Repeat(Key("a"), 10_001) } }), StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS");
+        await RefusedAsync(
+            () => _kv.WriteAsync(new WriteRequest { Operations = { Put("a", half), Put("b", half) } }), StatusCode.InvalidArgument, "WRITE_TOO_LARGE");
+        await RefusedAsync(
+            () => _kv.WriteAsync(new WriteRequest { Operations = { Enumerable.Repeat(Put("a", ByteString.Empty), 10_001) } }), StatusCode.InvalidArgument,
+            "TOO_MANY_OPERATIONS");
+        await RefusedAsync(
+            () => _kv.GetManyAsync(new GetManyRequest { Keys = { Enumerable.Repeat(Key("a"), 10_001) } }), StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS");
         await RefusedAsync(() => _kv.GetManyAsync(new GetManyRequest { Keys = { Bytes("a"), Bytes("z") } }), StatusCode.FailedPrecondition, "SHARDS_DIFFER");
-        await RefusedAsync(() => _kv.WriteAsync(new WriteRequest { Conditions = { new Condition { Key = Bytes("z"), Exists = true } }, Operations = { new Operation { Delete = new DeleteOperation { Key = Bytes("a") } } } }), StatusCode.FailedPrecondition, "SHARDS_DIFFER");
+        await RefusedAsync(() => _kv.WriteAsync(new WriteRequest { Conditions = { new Condition { Key = Bytes("z"), Exists = true } },
+            Operations = { new Operation { Delete = new DeleteOperation { Key = Bytes("a") } } } }), StatusCode.FailedPrecondition, "SHARDS_DIFFER");
         await RefusedAsync(() => _kv.WriteAsync(new WriteRequest()), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => _kv.PutAsync(new PutRequest { Key = Key("k"), Conditions = { new Condition() } }), StatusCode.InvalidArgument, "BAD_REQUEST");
     }
@@ -189,7 +197,10 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
         using var call = _kv.Scan(new ScanRequest { Prefix = Bytes(_prefix) });
         Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
         var pages = new List<ScanPage> { call.ResponseStream.Current };
-        await _kv.WriteAsync(new WriteRequest { Operations = { Enumerable.Range(0, 2_000).Select(index => new Operation { Delete = new DeleteOperation { Key = Key($"{index:0000}") } }) } });
+        await _kv.WriteAsync(new WriteRequest
+        {
+            Operations = { Enumerable.Range(0, 2_000).Select(index => new Operation { Delete = new DeleteOperation { Key = Key($"{index:0000}") } }) }
+        });
         while (await call.ResponseStream.MoveNext(CancellationToken.None))
             pages.Add(call.ResponseStream.Current);
         Assert.True(pages.Count > 5);
@@ -204,7 +215,8 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
         using var exchange = _kv.Exchange();
         var put = new ExchangeRequest();
         for (var index = 1ul; index <= 500; index++)
-            put.Calls.Add(new Call { Id = index, Method = V1.Method.Put, Request = new PutRequest { Key = Key("same"), Value = Bytes($"{index}") }.ToByteString() });
+            put.Calls.Add(
+                new Call { Id = index, Method = V1.Method.Put, Request = new PutRequest { Key = Key("same"), Value = Bytes($"{index}") }.ToByteString() });
         await exchange.RequestStream.WriteAsync(put);
         var replies = await ReadAsync(exchange, 500);
         var etags = replies.OrderBy(reply => reply.Id).Select(reply => PutResponse.Parser.ParseFrom(reply.Response).Position.Etag.Change).ToList();
@@ -220,7 +232,8 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
                 new Call { Id = 4, Method = V1.Method.Put, Request = ByteString.CopyFrom(0xFF) },
                 new Call { Id = 5, Method = V1.Method.Get, Request = new GetRequest { Key = Key("same") }.ToByteString(), Shard = 77, Generation = 1 },
                 // Only the range counts. What the caller knows of the shard may be newer or older than what this node knows.
-                new Call { Id = 6, Method = V1.Method.Get, Request = new GetRequest { Key = Key("same") }.ToByteString(), Shard = ShardOf(_prefix), Generation = 77 },
+                new Call { Id = 6, Method = V1.Method.Get, Request = new GetRequest { Key = Key("same") }
+                    .ToByteString(), Shard = ShardOf(_prefix), Generation = 77 },
             },
         });
         await exchange.RequestStream.CompleteAsync();
@@ -248,7 +261,9 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
         Assert.Equal((await _kv.GetAsync(new GetRequest { Key = Key("b") })).Etag, all.Results[1].Etag);
         var unasked = await _kv.WriteAsync(new WriteRequest { Operations = { DeleteOf("b") } });
         Assert.Equal((1ul, 0), (unasked.Deleted, unasked.Results.Count));
-        await RefusedAsync(() => _kv.WriteAsync(new WriteRequest { WithResults = true, Operations = { Enumerable.Repeat(Put("a", ByteString.Empty), 513) } }), StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS");
+        await RefusedAsync(
+            () => _kv.WriteAsync(new WriteRequest { WithResults = true, Operations = { Enumerable.Repeat(Put("a", ByteString.Empty), 513) } }),
+            StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS");
     }
 
     /// <summary>A change was applied and then refused as too large for its caller, as if it had not been.</summary>
@@ -279,7 +294,8 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
         await RefusedAsync(() => admin.ReplaceAsync(new ReplaceRequest { FromNode = 1, ToNode = 1 }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => admin.ReplaceAsync(new ReplaceRequest { Shard = 0 }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => admin.ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = 1, ToNode = 0 }), StatusCode.NotFound, "NO_NODE");
-        await RefusedAsync(() => admin.QuarantineAsync(new QuarantineRequest { Node = 1, Reason = "a slip", Force = true }), StatusCode.InvalidArgument, "BAD_REQUEST");
+        await RefusedAsync(
+            () => admin.QuarantineAsync(new QuarantineRequest { Node = 1, Reason = "a slip", Force = true }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => admin.DrainAsync(new DrainRequest { Node = 1, Force = true }), StatusCode.InvalidArgument, "BAD_REQUEST");
         Assert.False((await fixture.Cluster.StatusOfAsync(1)).Draining);
     }
@@ -295,7 +311,8 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
             {
                 var request = new ExchangeRequest();
                 for (var index = first; index < first + 100; index++)
-                    request.Calls.Add(new Call { Id = (ulong)index, Method = V1.Method.Put, Request = new PutRequest { Key = Key($"{index % 50}"), Value = Bytes("v") }.ToByteString() });
+                    request.Calls.Add(new Call { Id = (ulong)index,
+                        Method = V1.Method.Put, Request = new PutRequest { Key = Key($"{index % 50}"), Value = Bytes("v") }.ToByteString() });
                 await exchange.RequestStream.WriteAsync(request);
             }
             await exchange.RequestStream.CompleteAsync();
@@ -334,7 +351,8 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
 
     private static string ReasonOf(Reply reply) => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason;
 
-    private static Task<ErrorInfo> RefusedAsync<T>(Func<AsyncUnaryCall<T>> call, StatusCode code, string reason) => Refusal.ExpectAsync(async () => await call(), code, reason);
+    private static Task<ErrorInfo> RefusedAsync<T>(Func<AsyncUnaryCall<T>> call, StatusCode code, string reason) =>
+        Refusal.ExpectAsync(async () => await call(), code, reason);
 
     private static async Task<List<Reply>> ReadAsync(AsyncDuplexStreamingCall<ExchangeRequest, ExchangeResponse> exchange, int count)
     {

@@ -30,7 +30,10 @@ public sealed class KvExchangeTests
         using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
         var put = new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("w") }.ToByteString();
         for (var first = 1; first <= 6_000; first += 500)
-            await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(first, 500).Select(id => new Call { Id = (ulong)id, Method = V1.Method.Put, Request = put, TimeoutMs = 60_000 }) } });
+            await exchange.RequestStream.WriteAsync(new ExchangeRequest
+            {
+                Calls = { Enumerable.Range(first, 500).Select(id => new Call { Id = (ulong)id, Method = V1.Method.Put, Request = put, TimeoutMs = 60_000 }) }
+            });
         var get = new GetRequest { Key = ByteString.CopyFromUtf8("k"), Read = new ReadOptions { Mode = ReadMode.Stale } }.ToByteString();
         await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = 10_000, Method = V1.Method.Get, Request = get } } });
         Reply? read = null;
@@ -60,9 +63,11 @@ public sealed class KvExchangeTests
         using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
         var put = new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = UnsafeByteOperations.UnsafeWrap(new byte[6 << 20]) }.ToByteString();
         for (var id = 1ul; id <= 6; id++)
-            await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = id, Method = V1.Method.Put, Request = put, TimeoutMs = 600_000 } } });
+            await exchange.RequestStream.WriteAsync(
+                new ExchangeRequest { Calls = { new Call { Id = id, Method = V1.Method.Put, Request = put, TimeoutMs = 600_000 } } });
         var get = new GetRequest { Key = ByteString.CopyFromUtf8("k"), Read = new ReadOptions { Mode = ReadMode.Stale } }.ToByteString();
-        await exchange.RequestStream.WriteAsync(new ExchangeRequest { Cancelled = { 1, 2, 3, 4, 5, 6 }, Calls = { new Call { Id = 10_000, Method = V1.Method.Get, Request = get } } });
+        await exchange.RequestStream.WriteAsync(
+            new ExchangeRequest { Cancelled = { 1, 2, 3, 4, 5, 6 }, Calls = { new Call { Id = 10_000, Method = V1.Method.Get, Request = get } } });
         var replies = new List<Reply>();
         while (replies.All(static reply => reply.Id != 10_000) && await exchange.ResponseStream.MoveNext(CancellationToken.None))
             replies.AddRange(exchange.ResponseStream.Current.Replies);
@@ -82,7 +87,8 @@ public sealed class KvExchangeTests
         // Whether the writer or the cancel comes first is chance. Repeat until both were seen.
         for (var round = 0; outcomes.Count < 2; round++)
         {
-            var puts = Enumerable.Range(1, 500).Select(id => new PutRequest { Key = ByteString.CopyFromUtf8($"{round}-{id}"), Value = ByteString.CopyFromUtf8("v") }).ToList();
+            var puts = Enumerable.Range(1, 500)
+                .Select(id => new PutRequest { Key = ByteString.CopyFromUtf8($"{round}-{id}"), Value = ByteString.CopyFromUtf8("v") }).ToList();
             await exchange.RequestStream.WriteAsync(new ExchangeRequest
             {
                 Calls = { puts.Select((put, index) => new Call { Id = (ulong)index, Method = Method.Put, Request = put.ToByteString() }) },
@@ -98,7 +104,9 @@ public sealed class KvExchangeTests
             {
                 var reply = replies[(ulong)index];
                 if (reply.Code != 0)
-                    Assert.Equal(("CANCELLED", "no", true), (ReasonOf(reply), Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Metadata["applied"], index % 3 > 0));
+                    Assert.Equal(
+                        ("CANCELLED", "no", true),
+                        (ReasonOf(reply), Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Metadata["applied"], index % 3 > 0));
                 Assert.Equal(reply.Code == 0, (await cluster.KvOf(1).GetAsync(new GetRequest { Key = puts[index].Key })).Found);
                 outcomes.Add(reply.Code);
             }
@@ -120,14 +128,18 @@ public sealed class KvExchangeTests
         for (var round = 0; round < 2; round++)
         {
             replies.Clear();
-            await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(1, Sent).Select(id => new Call { Id = (ulong)id, Method = V1.Method.Get, Request = waits, TimeoutMs = 600_000 }) } });
+            await exchange.RequestStream.WriteAsync(new ExchangeRequest
+            {
+                Calls = { Enumerable.Range(1, Sent).Select(id => new Call { Id = (ulong)id, Method = V1.Method.Get, Request = waits, TimeoutMs = 600_000 }) }
+            });
             await exchange.RequestStream.WriteAsync(new ExchangeRequest { Cancelled = { Enumerable.Range(1, Sent).Select(id => (ulong)id) } });
             while (replies.Count < Sent && await exchange.ResponseStream.MoveNext(CancellationToken.None))
             {
                 foreach (var reply in exchange.ResponseStream.Current.Replies)
                     replies.Add(reply.Id, reply);
             }
-            var reasons = replies.Values.Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason).CountBy(reason => reason).ToDictionary();
+            var reasons = replies.Values.Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason)
+                .CountBy(reason => reason).ToDictionary();
             // As many as the reads of one shard may occupy on a stream, in the second round as well.
             Assert.Equal(1_536, reasons["CANCELLED"]);
             Assert.Equal(Sent - 1_536, reasons["BUSY"]);
@@ -141,10 +153,13 @@ public sealed class KvExchangeTests
         // Without shards every call that looks one up fails.
         await using var metrics = new NodeMetrics(new NodeIdentity("local", "", new(1), 1, ""), shardSeriesMax: 0);
         var lookup = new ShardLookup(new(1), null!, metrics.Activity.Hot);
-        var calls = new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0), new KeptSnapshots(TimeProvider.System, TimeSpan.FromMinutes(1)), QueryMemory.For(CallMemory.MebibytesDefault), metrics, TimeProvider.System);
+        var calls = new KvCalls(
+            lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0),
+            new KeptSnapshots(TimeProvider.System, TimeSpan.FromMinutes(1)), QueryMemory.For(CallMemory.MebibytesDefault), metrics, TimeProvider.System);
         var responses = new Responses();
         var memory = new CallMemory(CallMemory.MebibytesDefault);
-        var exchange = new KvExchange(calls, new ExchangePlaces(memory.Requests), memory, TimeProvider.System, responses, NullLogger.Instance, CancellationToken.None);
+        var exchange = new KvExchange(
+            calls, new ExchangePlaces(memory.Requests), memory, TimeProvider.System, responses, NullLogger.Instance, CancellationToken.None);
         var key = ByteString.CopyFromUtf8("k");
         await exchange.RunAsync(new Requests(new ExchangeRequest
         {
@@ -156,7 +171,8 @@ public sealed class KvExchangeTests
             },
         })).WaitAsync(Eventually.Limit);
         var reasons = responses.Replies.OrderBy(reply => reply.Id).Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!);
-        Assert.Equal([("INTERNAL", "no"), ("OUTCOME_UNKNOWN", "unknown"), ("KEY_EMPTY", "no")], reasons.Select(info => (info.Reason, info.Metadata["applied"])));
+        Assert.Equal(
+            [("INTERNAL", "no"), ("OUTCOME_UNKNOWN", "unknown"), ("KEY_EMPTY", "no")], reasons.Select(info => (info.Reason, info.Metadata["applied"])));
     }
 
     /// <summary>All waiting replies went into one message: 130 Gets of 8 MiB became a message of 1 GB, which no client accepted.</summary>

@@ -110,7 +110,8 @@ public sealed class KvReadsTests : IAsyncLifetime
         var reads = Create(threads);
         using var first = await HoldAsync(threads);
         var quorum = new ReadOptions { Mode = ReadMode.Quorum };
-        var waiting = Enumerable.Range(0, Reads).Select(_ => keys == 0 ? GetAsync(reads, "read", read: quorum) : ManyAsync(reads, "read", keys, read: quorum)).ToList();
+        var waiting = Enumerable.Range(0, Reads)
+            .Select(_ => keys == 0 ? GetAsync(reads, "read", read: quorum) : ManyAsync(reads, "read", keys, read: quorum)).ToList();
         // Queued behind the turns in which the reads find that they must be confirmed.
         var holding = HoldAsync(threads);
         first.Release();
@@ -131,7 +132,8 @@ public sealed class KvReadsTests : IAsyncLifetime
         using var caller = new CancellationTokenSource();
         for (var round = 0; round < 2; round++)
         {
-            var waiting = Enumerable.Range(0, Reads).Select(number => ManyAsync(reads, "many", Keys, new CallTarget(new(0), 0, 0, number % 2 == 0 ? caller.Token : CancellationToken.None))).ToList();
+            var waiting = Enumerable.Range(0, Reads).Select(number => ManyAsync(
+                reads, "many", Keys, new CallTarget(new(0), 0, 0, number % 2 == 0 ? caller.Token : CancellationToken.None))).ToList();
             await caller.CancelAsync();
             var outcomes = await Task.WhenAll(waiting).WaitAsync(Eventually.Limit);
             Assert.All(outcomes.Where((_, number) => number % 2 == 0), static outcome => Assert.Contains(outcome.Reason, (string[])["", "CANCELLED"]));
@@ -148,7 +150,8 @@ public sealed class KvReadsTests : IAsyncLifetime
         var reads = Create(threads);
         using var disk = await HoldAsync(threads);
         var elsewhere = new CallTarget(new(0), 0, 0, CancellationToken.None) { ReadsElsewhere = true };
-        Task<Outcome>[] waiting = [GetAsync(reads, "get", elsewhere), ManyAsync(reads, "few", 2, elsewhere), ManyAsync(reads, "many", KvReads.KeysOfOneTurnMax + 1)];
+        Task<Outcome>[] waiting =
+            [GetAsync(reads, "get", elsewhere), ManyAsync(reads, "few", 2, elsewhere), ManyAsync(reads, "many", KvReads.KeysOfOneTurnMax + 1)];
         Assert.Equal("", (await GetAsync(reads, "here")).Reason);
         Assert.Equal("", (await ManyAsync(reads, "here", KvReads.KeysOfOneTurnMax)).Reason);
         Assert.All(waiting, static read => Assert.False(read.IsCompleted));
@@ -181,7 +184,8 @@ public sealed class KvReadsTests : IAsyncLifetime
     {
         var lookup = new ShardLookup(new(1), _cluster.ShardsOf(1), _metrics.Activity.Hot);
         var opener = new ReadOpener(lookup, TimeProvider.System);
-        return new KvReads(lookup, opener, threads, new KvQueries(lookup, opener, threads, new KeptSnapshots(_time, TimeSpan.FromMinutes(1)), QueryMemory.For(CallMemory.MebibytesDefault), _time), _time);
+        return new KvReads(lookup, opener, threads, new KvQueries(
+            lookup, opener, threads, new KeptSnapshots(_time, TimeSpan.FromMinutes(1)), QueryMemory.For(CallMemory.MebibytesDefault), _time), _time);
     }
 
     private static PutRequest Put(string value) => new() { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8(value) };

@@ -103,7 +103,8 @@ public sealed class LeaderPlacementTests
         var (away, other) = ((leader % 3) + 1, ((leader + 1) % 3) + 1);
         await cluster.StopNodeAsync(away);
         foreach (var node in (uint[])[leader, other])
-            await Eventually.TrueAsync(() => ReasonAsync(() => cluster.AdminOf(node).DrainAsync(new DrainRequest { Node = node, Draining = true }).ResponseAsync).Result == "NOT_DRAINED", $"node {node} does not drain");
+            await Eventually.TrueAsync(() => ReasonAsync(() => cluster.AdminOf(node)
+                .DrainAsync(new DrainRequest { Node = node, Draining = true }).ResponseAsync).Result == "NOT_DRAINED", $"node {node} does not drain");
         Assert.All((await cluster.StatusOfAsync(other)).Replicas, _ => Assert.False(cluster.StatusOfAsync(other).Result.Draining));
         await cluster.AdminOf(other).DrainAsync(new DrainRequest { Node = other, Draining = true, Force = true });
         Assert.True((await cluster.StatusOfAsync(other)).Draining);
@@ -115,7 +116,8 @@ public sealed class LeaderPlacementTests
         await using var cluster = await NodeCluster.StartAsync(3);
         await PutAsync(cluster, "a", "1");
         await FollowedAsync(cluster, await cluster.LeaderOfAsync(0));
-        var reasons = await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => ReasonAsync(() => cluster.AdminOf(node).DrainAsync(new DrainRequest { Node = node, Draining = true }).ResponseAsync)));
+        var reasons = await Task.WhenAll(((uint[])[1, 2, 3])
+            .Select(node => ReasonAsync(() => cluster.AdminOf(node).DrainAsync(new DrainRequest { Node = node, Draining = true }).ResponseAsync)));
         Assert.True(reasons.Count(reason => reason.Length == 0) <= 1, $"more than one of three nodes drains: {string.Join(", ", reasons)}");
         Assert.All(reasons.Where(reason => reason.Length > 0), reason => Assert.Equal("NOT_DRAINED", reason));
     }
@@ -144,15 +146,18 @@ public sealed class LeaderPlacementTests
 
     // The number of leaderships of all shards together.
     private static async Task<ulong> EpochsAsync(NodeCluster cluster) =>
-        (await cluster.Coordinator.ListAsync(cluster.Keys.Shards, CancellationToken.None)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!).Epoch).Aggregate((sum, epoch) => sum + epoch);
+        (await cluster.Coordinator.ListAsync(cluster.Keys.Shards, CancellationToken.None)).Entries
+            .Select(entry => RecordText.Parse<ShardRecord>(entry.Value!).Epoch).Aggregate((sum, epoch) => sum + epoch);
 
-    private static async Task<int> LedByAsync(NodeCluster cluster, uint node) => (await cluster.StatusOfAsync(node)).Replicas.Count(replica => replica.Role == Role.Leader);
+    private static async Task<int> LedByAsync(NodeCluster cluster, uint node) =>
+        (await cluster.StatusOfAsync(node)).Replicas.Count(replica => replica.Role == Role.Leader);
 
     private static Task<PutResponse> PutAsync(NodeCluster cluster, string key, string value) =>
         cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8(value) });
 
     private static Task FollowedAsync(NodeCluster cluster, uint leader, uint shard = 0) => Eventually.TrueAsync(
-        () => new V1.Cluster.ClusterClient(cluster.ChannelOf(leader).Calls()).GetStatus(new GetStatusRequest { Shard = shard }).Nodes.Single().Replicas.SingleOrDefault()
+        () => new V1.Cluster.ClusterClient(cluster.ChannelOf(leader).Calls())
+            .GetStatus(new GetStatusRequest { Shard = shard }).Nodes.Single().Replicas.SingleOrDefault()
             ?.Detail?.Followers is { Count: 2 } followers && followers.All(follower => follower.State == FollowerStatus.Types.State.Replicate),
         "both followers replicate");
 

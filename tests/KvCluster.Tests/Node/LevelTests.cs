@@ -49,7 +49,8 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
         foreach (var (levels, text) in (ReadOnlySpan<(ProgramLevels, string)>)[
-            (new((4, 5), (1, 1)), "format level 3, but only the levels 4 to 5 are supported"), (new((1, 3), (2, 2)), "contract level 1, but only level 2 is supported")])
+            (new((4, 5), (1, 1)), "format level 3, but only the levels 4 to 5 are supported"),
+            (new((1, 3), (2, 2)), "contract level 1, but only level 2 is supported")])
         {
             var options = cluster.OptionsOf(1) with { Levels = levels };
             var refused = Assert.Throws<AggregateException>(() => cluster.StartNodeAsync(options).Wait()).InnerException;
@@ -65,11 +66,13 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(3, Earliest);
         await RegisteredAsync(cluster);
         await cluster.StopNodeAsync(3);
-        await RefusedAsync("it is not known of all nodes what they support: node 3 is not registered. Start it, or have its replicas moved to other nodes, first.");
+        await RefusedAsync(
+            "it is not known of all nodes what they support: node 3 is not registered. Start it, or have its replicas moved to other nodes, first.");
 
         await cluster.StartNodeAsync(cluster.OptionsOf(3) with { Levels = Earlier });
         await RegisteredAsync(cluster);
-        await RefusedAsync($"not all nodes support format level 3 and contract level 1: node 3 (version {ProgramVersion.Full}) supports the format levels 1 to 1 and the contract levels 1 to 1. Upgrade them first.");
+        await RefusedAsync($"not all nodes support format level 3 and contract level 1: node 3 (version {ProgramVersion.Full}) supports the format levels 1 to "
+            + "1 and the contract levels 1 to 1. Upgrade them first.");
         Assert.Equal(Earliest, (await LevelsAsync(cluster)).Format);
 
         await cluster.StopNodeAsync(3);
@@ -88,7 +91,8 @@ public sealed class LevelTests
         await RegisteredAsync(cluster);
         Assert.Equal([1U, 1U, 3U], (await LevelsAsync(cluster)).Nodes.Select(static node => node.FormatInUse));
 
-        Task RefusedAsync(string told) => Refusal.ExpectAsync(() => LevelsAsync(cluster, raise: true), StatusCode.FailedPrecondition, "NOT_RAISED", $"Nothing was changed: {told}");
+        Task RefusedAsync(string told) =>
+            Refusal.ExpectAsync(() => LevelsAsync(cluster, raise: true), StatusCode.FailedPrecondition, "NOT_RAISED", $"Nothing was changed: {told}");
     }
 
     /// <summary>Between the raise and the last restart each node follows each other one, whichever level they use.</summary>
@@ -117,8 +121,10 @@ public sealed class LevelTests
         Assert.All((await LevelsAsync(cluster)).Nodes, static node => Assert.Equal(3U, node.FormatInUse));
         await Eventually.TrueAsync(async () =>
         {
-            var replicas = (await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => cluster.StatusOfAsync(node, digest: true)))).Select(static status => status.Replicas.Single()).ToList();
-            return replicas.All(replica => !replica.Digest.IsEmpty && (replica.Digest, replica.DigestEtag).Equals((replicas[0].Digest, replicas[0].DigestEtag)));
+            var replicas = (await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => cluster.StatusOfAsync(node, digest: true))))
+                .Select(static status => status.Replicas.Single()).ToList();
+            return replicas.All(
+                replica => !replica.Digest.IsEmpty && (replica.Digest, replica.DigestEtag).Equals((replicas[0].Digest, replicas[0].DigestEtag)));
         }, "the trees are equal");
     }
 
@@ -151,7 +157,9 @@ public sealed class LevelTests
         var health = new ProcessHealth();
         using var stop = new CancellationTokenSource();
         var starting = NodeHost.StartAsync(cluster.OptionsOf(1), cluster.Coordinator, health, NullLoggerFactory.Instance, stop.Token);
-        await Eventually.TrueAsync(() => health.NotStarted?.Contains("they were raised to 3 and 1, so it was restored from an older copy", StringComparison.Ordinal) == true, "the node waits and says why");
+        await Eventually.TrueAsync(
+            () => health.NotStarted?.Contains("they were raised to 3 and 1, so it was restored from an older copy", StringComparison.Ordinal) == true,
+            "the node waits and says why");
         await stop.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => starting);
         await cluster.SetFormatLevelAsync(3);
@@ -182,7 +190,8 @@ public sealed class LevelTests
         var (registered, away) = (new LevelsOfNode { Node = 2, Version = "0.0.1" }, new LevelsOfNode { Node = 3 });
         Assert.Null(ClusterLevels.Highest(2, 1, [NodeOf(1, 2), registered, away]).Refusal);
         Assert.Equal(
-            "it is not known of all nodes what they support: node 2 (version 0.0.1) does not say so. Upgrade it first; node 3 is not registered. Start it, or have its replicas moved to other nodes, first",
+            "it is not known of all nodes what they support: node 2 (version 0.0.1) does not say so. Upgrade it first; node 3 is not registered. "
+            + "Start it, or have its replicas moved to other nodes, first",
             ClusterLevels.Highest(1, 1, [NodeOf(1, 2), registered, away]).Refusal);
     }
 
@@ -252,14 +261,17 @@ public sealed class LevelTests
         return coordinator;
     }
 
-    private static LevelsOfNode NodeOf(uint node, uint formatMax) => new() { Node = node, Version = "1", Levels = new ProgramLevels((1, formatMax), (1, 1)).ToMessage() };
+    private static LevelsOfNode NodeOf(uint node, uint formatMax) =>
+        new() { Node = node, Version = "1", Levels = new ProgramLevels((1, formatMax), (1, 1)).ToMessage() };
 
     private static async Task<LevelsResponse> LevelsAsync(NodeCluster cluster, bool raise = false) =>
         await cluster.AdminOf(1).LevelsAsync(new LevelsRequest { Raise = raise }, deadline: DateTime.UtcNow + Eventually.Limit);
 
-    private static Task RegisteredAsync(NodeCluster cluster) => Eventually.TrueAsync(async () => (await LevelsAsync(cluster)).Nodes.All(static node => node.Version.Length > 0), "all nodes are registered");
+    private static Task RegisteredAsync(NodeCluster cluster) =>
+        Eventually.TrueAsync(async () => (await LevelsAsync(cluster)).Nodes.All(static node => node.Version.Length > 0), "all nodes are registered");
 
-    private static async Task PutAsync(NodeCluster cluster) => await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("v") });
+    private static async Task PutAsync(NodeCluster cluster) =>
+        await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("v") });
 
     private static Task LeadAsync(NodeCluster cluster, uint node) => Eventually.TrueAsync(
         async () =>
@@ -284,7 +296,8 @@ public sealed class LevelTests
     {
         private bool _hasNoAnswer = hasNoAnswer;
 
-        public override Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
+        public override Task<CompareAndSetResult> CompareAndSetAsync(
+            string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
         {
             if (!_hasNoAnswer)
                 throw new CoordinatorGuardException("the record is another one. Nothing was changed.");
@@ -302,7 +315,8 @@ public sealed class LevelTests
         foreach (var path in Directory.EnumerateFiles(directory, "*", SearchOption.AllDirectories))
         {
             using var file = File.OpenRead(path);
-            if (file.ReadAtLeast(head, head.Length, throwOnEndOfStream: false) == head.Length && BinaryPrimitives.ReadUInt32LittleEndian(head) == SegmentHeader.Magic)
+            if (file.ReadAtLeast(head, head.Length, throwOnEndOfStream: false) == head.Length
+                && BinaryPrimitives.ReadUInt32LittleEndian(head) == SegmentHeader.Magic)
                 yield return BinaryPrimitives.ReadUInt32LittleEndian(head.AsSpan(4));
         }
     }

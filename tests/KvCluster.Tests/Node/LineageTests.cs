@@ -53,7 +53,8 @@ public sealed class LineageTests
 
         var refused = await RefusalAsync(async () => await kv.PutAsync(new PutRequest { Key = Key, RequestId = Id(opened.Position.Lineage + 1) }));
         Assert.Equal((StatusCode.FailedPrecondition, "LINEAGE_CHANGED", "unknown"), refused);
-        refused = await RefusalAsync(async () => await kv.WriteAsync(new WriteRequest { Operations = { new V1.Operation { Delete = new DeleteOperation { Key = Key } } }, RequestId = Id(opened.Position.Lineage + 1) }));
+        refused = await RefusalAsync(async () => await kv.WriteAsync(new WriteRequest { Operations =
+            { new V1.Operation { Delete = new DeleteOperation { Key = Key } } }, RequestId = Id(opened.Position.Lineage + 1) }));
         Assert.Equal((StatusCode.FailedPrecondition, "LINEAGE_CHANGED", "unknown"), refused);
         Assert.False((await kv.GetAsync(new GetRequest { Key = Key })).Found);
         // Its own is accepted, and so is none.
@@ -67,7 +68,8 @@ public sealed class LineageTests
         await using var cluster = await NodeCluster.StartAsync(1);
         var seen = (await cluster.PutAsync(new PutRequest { Key = Key, Value = Key })).Position;
         var kv = cluster.KvOf(1);
-        ReadOptions Options(ulong lineage, uint shard = 0) => new() { Mode = ReadMode.Session, Seen = { new Position { Shard = shard, Etag = seen.Etag, Lineage = lineage } } };
+        ReadOptions Options(ulong lineage, uint shard = 0) =>
+            new() { Mode = ReadMode.Session, Seen = { new Position { Shard = shard, Etag = seen.Etag, Lineage = lineage } } };
 
         var expected = (StatusCode.FailedPrecondition, "LINEAGE_CHANGED", "no");
         Assert.Equal(expected, await RefusalAsync(async () => await kv.GetAsync(new GetRequest { Key = Key, Read = Options(seen.Lineage ^ 1) })));
@@ -111,7 +113,8 @@ public sealed class LineageTests
         using var directory = new TemporaryDirectory();
         await using var coordinator = KvCluster.Node.Coordination.Embedded.EmbeddedCoordinator.Open(directory.Path, TimeProvider.System);
         var created = new NewCluster([new(1)], 1, [.. Enumerable.Range(0, 9).Select(static key => (ReadOnlyMemory<byte>)new[] { (byte)('a' + key) })]);
-        var made = await Task.WhenAll(Enumerable.Range(0, 5).Select(_ => Task.Run(() => ClusterInit.CreateAsync(coordinator, "local", created, CancellationToken.None))));
+        var made = await Task.WhenAll(
+            Enumerable.Range(0, 5).Select(_ => Task.Run(() => ClusterInit.CreateAsync(coordinator, "local", created, CancellationToken.None))));
         Assert.Single(made, static won => won);
         var keys = new CoordinatorKeys("local");
         var lineage = RecordText.Parse<ClusterRecord>((await coordinator.GetAsync(keys.Cluster, CancellationToken.None)).Value!).Lineage;

@@ -39,7 +39,8 @@ public sealed class LongBoundTests(KvApiTests.OneNode fixture, ITestOutputHelper
                 new Condition { Key = After(first), Range = new RangeCondition { End = After(third), Keys = 2 } },
                 new Condition { Key = third, Range = new RangeCondition { End = After(third), Keys = 1 } },
             },
-            Success = { new Operation { Scan = new RangeOperation { Start = After(first), End = After(second) } }, new Operation { DeleteRange = new RangeOperation { Start = After(first), End = After(second) } } },
+            Success = { new Operation { Scan = new RangeOperation { Start = After(first), End = After(second) } },
+                new Operation { DeleteRange = new RangeOperation { Start = After(first), End = After(second) } } },
         });
         Assert.Equal((true, 1), (transact.Succeeded, transact.Results[0].Entries.Count));
         using var watch = _kv.Watch(new WatchRequest { Start = After(second), End = After(third), Initial = true });
@@ -70,7 +71,8 @@ public sealed class LongBoundTests(KvApiTests.OneNode fixture, ITestOutputHelper
         var behind = new RangeOperation { Start = After(greatest) };
         var transact = await _kv.TransactAsync(new TransactRequest
         {
-            Conditions = { new Condition { Key = After(greatest), Range = new RangeCondition { Keys = 0 } }, new Condition { Key = greatest, Range = new RangeCondition { End = After(greatest), Keys = 1 } } },
+            Conditions = { new Condition { Key = After(greatest), Range = new RangeCondition { Keys = 0 } },
+                new Condition { Key = greatest, Range = new RangeCondition { End = After(greatest), Keys = 1 } } },
             Success = { new Operation { Scan = behind }, new Operation { DeleteRange = behind } },
         });
         Assert.Equal((true, 0, 0L), (transact.Succeeded, transact.Results[0].Entries.Count, transact.Results[1].Number));
@@ -87,8 +89,12 @@ public sealed class LongBoundTests(KvApiTests.OneNode fixture, ITestOutputHelper
         Assert.Equal([second], (await _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { key }, Start = After(first), Limit = 10 })).Members);
         // The limit that is named is that of a start, and not of a member.
         var tooLong = After(After(first));
-        await Refusal.ExpectAsync(() => _kv.SetScanAsync(new SetScanRequest { Key = key, Start = tooLong }).ResponseAsync, StatusCode.InvalidArgument, "MEMBER_TOO_LONG", "1025 bytes");
-        await Refusal.ExpectAsync(() => _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { key }, Start = tooLong, Limit = 10 }).ResponseAsync, StatusCode.InvalidArgument, "MEMBER_TOO_LONG", "1025 bytes");
+        await Refusal.ExpectAsync(
+            () => _kv.SetScanAsync(new SetScanRequest { Key = key, Start = tooLong }).ResponseAsync, StatusCode.InvalidArgument, "MEMBER_TOO_LONG",
+            "1025 bytes");
+        await Refusal.ExpectAsync(
+            () => _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { key }, Start = tooLong, Limit = 10 }).ResponseAsync, StatusCode.InvalidArgument,
+            "MEMBER_TOO_LONG", "1025 bytes");
     }
 
     /// <summary>Against the order of keys: a bound that was shortened divides the keys as it did before.</summary>
@@ -106,7 +112,8 @@ public sealed class LongBoundTests(KvApiTests.OneNode fixture, ITestOutputHelper
             Assert.Equal(IsWithin(key, from, to), IsWithin(key, first, end));
         }
 
-        static bool IsWithin(byte[] key, byte[] from, byte[] to) => key.AsSpan().SequenceCompareTo(from) >= 0 && (to.Length == 0 || key.AsSpan().SequenceCompareTo(to) < 0);
+        static bool IsWithin(byte[] key, byte[] from, byte[] to) =>
+            key.AsSpan().SequenceCompareTo(from) >= 0 && (to.Length == 0 || key.AsSpan().SequenceCompareTo(to) < 0);
 
         // Few different bytes, and lengths about the longest, so that keys meet bounds.
         static byte[] Near(Random random, int most)

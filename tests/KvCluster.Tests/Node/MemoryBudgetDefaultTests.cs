@@ -22,7 +22,8 @@ public sealed class MemoryBudgetDefaultTests
         var machine = PhysicalMebibytes();
         var available = GC.GetGCMemoryInfo().TotalAvailableMemoryBytes >> 20;
         Assert.InRange(available, 1, machine);
-        Assert.InRange(NodeOptions.MemoryBudgetDefault(), Math.Max(NodeOptions.MemoryBudgetMin, (int)(available / 4)), Math.Max(NodeOptions.MemoryBudgetMin, machine / 4));
+        Assert.InRange(
+            NodeOptions.MemoryBudgetDefault(), Math.Max(NodeOptions.MemoryBudgetMin, (int)(available / 4)), Math.Max(NodeOptions.MemoryBudgetMin, machine / 4));
     }
 
     private static int PhysicalMebibytes()

@@ -73,7 +73,8 @@ internal sealed class NodeCluster : IAsyncDisposable
     /// With <see cref="Steady"/> timeouts if there are several nodes. A single node never loses a leadership and should lead again soon after a
     /// restart.
     /// </summary>
-    public static Task<NodeCluster> StartAsync(int nodeCount, params byte[][] splitKeys) => StartAsync(nodeCount, nodeCount == 1 ? new ReplicationOptions() : Steady, splitKeys);
+    public static Task<NodeCluster> StartAsync(int nodeCount, params byte[][] splitKeys) =>
+        StartAsync(nodeCount, nodeCount == 1 ? new ReplicationOptions() : Steady, splitKeys);
 
     public static async Task<NodeCluster> StartAsync(int nodeCount, ReplicationOptions replication, params byte[][] splitKeys) =>
         await StartAsync(new NodeCluster { Replication = replication }, nodeCount, splitKeys);
@@ -104,7 +105,9 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     private static Task<bool> CreateAsync(NodeCluster cluster, int nodeCount, byte[][] splitKeys) => ClusterInit.CreateAsync(
-        cluster.Coordinator, "local", new NewCluster([.. Enumerable.Range(1, nodeCount).Select(static node => new NodeId((uint)node))], Math.Min(3, nodeCount), [.. splitKeys.Select(key => (ReadOnlyMemory<byte>)key)]), CancellationToken.None);
+        cluster.Coordinator, "local", new NewCluster(
+            [.. Enumerable.Range(1, nodeCount).Select(static node => new NodeId((uint)node))], Math.Min(3, nodeCount),
+            [.. splitKeys.Select(key => (ReadOnlyMemory<byte>)key)]), CancellationToken.None);
 
     private static async Task<NodeCluster> StartAsync(NodeCluster cluster, int nodeCount, byte[][] splitKeys)
     {
@@ -114,18 +117,20 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     /// <summary>
-    /// A cluster whose node 1 exchanges messages with the others only through links that <see cref="HoldLinksOfFirst"/> holds. Nodes with greater ids open the streams
-    /// between nodes. The tests' own calls are not held.
+    /// A cluster whose node 1 exchanges messages with the others only through links that <see cref="HoldLinksOfFirst"/> holds. Nodes with greater ids open the
+    /// streams between nodes. The tests' own calls are not held.
     /// </summary>
     public static async Task<NodeCluster> StartWithLinksToHoldAsync(int nodeCount, ReplicationOptions replication)
     {
         var cluster = new NodeCluster { Replication = replication };
         var nodes = Enumerable.Range(1, nodeCount).Select(node => (uint)node).ToArray();
-        await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster([.. nodes.Select(node => new NodeId(node))], Math.Min(3, nodeCount), []), CancellationToken.None);
+        await ClusterInit.CreateAsync(
+            cluster.Coordinator, "local", new NewCluster([.. nodes.Select(node => new NodeId(node))], Math.Min(3, nodeCount), []), CancellationToken.None);
         var port = FreePorts.Ten();
         cluster._linksOfFirst = new Relay(cluster._network, to: 1, port, from: Others);
         await Task.WhenAll(nodes.Select(node => node == 1
-            ? cluster.StartNodeAsync(cluster.OptionsOf(1) with { ListenPeers = $"http://127.0.0.1:{port}", AdvertisePeers = $"http://127.0.0.1:{cluster._linksOfFirst.Port}" })
+            ? cluster.StartNodeAsync(
+                cluster.OptionsOf(1) with { ListenPeers = $"http://127.0.0.1:{port}", AdvertisePeers = $"http://127.0.0.1:{cluster._linksOfFirst.Port}" })
             : cluster.StartNodeAsync(node)));
         return cluster;
     }
@@ -138,7 +143,8 @@ internal sealed class NodeCluster : IAsyncDisposable
     public Admin.V1.Admin.AdminClient AdminOf(uint node) => new(_channels[node]);
 
     /// <summary>The shard's record at the coordinator.</summary>
-    public async Task<ShardRecord> RecordAsync(uint shard = 0) => RecordText.Parse<ShardRecord>((await Coordinator.GetAsync(Keys.Shard(new(shard)), CancellationToken.None)).Value!);
+    public async Task<ShardRecord> RecordAsync(uint shard = 0) =>
+        RecordText.Parse<ShardRecord>((await Coordinator.GetAsync(Keys.Shard(new(shard)), CancellationToken.None)).Value!);
 
     /// <summary>Changes the record of shard 0 at the coordinator, as its leader would.</summary>
     public async Task ChangeRecordAsync(Action<ShardRecord> change)
@@ -157,7 +163,8 @@ internal sealed class NodeCluster : IAsyncDisposable
 
     /// <summary>Waits until both followers of shard 0 replicate.</summary>
     public Task FollowedAsync() => Eventually.TrueAsync(
-        async () => (await StatusOfAsync(await LeaderOfAsync(0), shard: 0)).Replicas.SingleOrDefault()?.Detail.Followers is { Count: 2 } followers && followers.All(static follower => follower.State == FollowerStatus.Types.State.Replicate),
+        async () => (await StatusOfAsync(await LeaderOfAsync(0), shard: 0)).Replicas.SingleOrDefault()?.Detail.Followers is { Count: 2 } followers
+            && followers.All(static follower => follower.State == FollowerStatus.Types.State.Replicate),
         "both followers replicate");
 
     public string DirectoryOf(uint node) => Path.Combine(_directory.Path, $"node-{node}");
@@ -233,7 +240,8 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     /// <summary>Puts at the current leader, across changes of leaders.</summary>
-    public Task<PutResponse> PutAsync(PutRequest request, uint shard = 0) => AskLeaderAsync(kv => kv.PutAsync(request, deadline: DateTime.UtcNow + Eventually.Limit), shard);
+    public Task<PutResponse> PutAsync(PutRequest request, uint shard = 0) =>
+        AskLeaderAsync(kv => kv.PutAsync(request, deadline: DateTime.UtcNow + Eventually.Limit), shard);
 
     /// <summary>Calls the current leader, across changes of leaders and times without one, as when the machine stalls.</summary>
     public Task<T> AskLeaderAsync<T>(Func<Kv.KvClient, AsyncUnaryCall<T>> call, uint shard = 0) => Eventually.AnsweredAsync(
@@ -251,7 +259,10 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     /// <summary>The options with which a node is started.</summary>
-    public NodeOptions OptionsOf(uint node) => new() { Node = new(node), DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", ServeAdmin = ServesAdmin, DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience, ReadWaitMax = ReadWaitMax, Storage = Storage };
+    public NodeOptions OptionsOf(uint node) => new() { Node = new(node),
+        DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", ServeAdmin = ServesAdmin, DrainTimeMax = Eventually.Limit,
+        StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience, ReadWaitMax = ReadWaitMax,
+        Storage = Storage };
 
     /// <summary>Starts a node with other options than <see cref="OptionsOf"/> has.</summary>
     public async Task StartNodeAsync(NodeOptions options)

@@ -6,8 +6,8 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// A data directory on a disk that loses power or fails at each call of each change. Afterwards each change is made or not, and a replica's directory is in its place, or, whole, among the
-/// retired ones. The lock is on the machine's own disk.
+/// A data directory on a disk that loses power or fails at each call of each change. Afterwards each change is made or not, and a replica's directory is in its
+/// place, or, whole, among the retired ones. The lock is on the machine's own disk.
 /// </summary>
 public sealed class NodeDirectoryCrashTests : IDisposable
 {
@@ -35,7 +35,8 @@ public sealed class NodeDirectoryCrashTests : IDisposable
 
     public static TheoryData<string> Faults => new((string[])
     [
-        nameof(DiskFault.ErrorAfterwards), nameof(DiskFault.NoRoomAfterwards), nameof(DiskFault.Error), nameof(DiskFault.NoRoom), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData),
+        nameof(DiskFault.ErrorAfterwards),
+        nameof(DiskFault.NoRoomAfterwards), nameof(DiskFault.Error), nameof(DiskFault.NoRoom), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData),
     ]);
 
     public void Dispose() => _directory.Dispose();
@@ -64,7 +65,9 @@ public sealed class NodeDirectoryCrashTests : IDisposable
         Assert.True(calls > 3 * Steps.Length, $"The changes made only {calls} calls.");
     }
 
-    /// <summary>Whatever the failed call has done, the next process finds a sound directory, and what it does and finds done stays through a power loss.</summary>
+    /// <summary>
+    /// Whatever the failed call has done, the next process finds a sound directory, and what it does and finds done stays through a power loss.
+    /// </summary>
     [Theory]
     [MemberData(nameof(Faults))]
     public async Task AnyCall_FailsAndTheProcessEnds_TheNextOneGoesOn(string name)
@@ -77,7 +80,8 @@ public sealed class NodeDirectoryCrashTests : IDisposable
         {
             using var disk = filled.Copy();
             var (calls, failing) = (0, chosen);
-            var done = await MakeUntilItFailsAsync<StorageIoException>(disk, () => disk.Fault = call => call.Changes && ++calls == failing ? fault : DiskFault.None);
+            var done = await MakeUntilItFailsAsync<StorageIoException>(
+                disk, () => disk.Fault = call => call.Changes && ++calls == failing ? fault : DiskFault.None);
             disk.Fault = null;
             happened = done < Steps.Length;
             await CheckGoesOnAsync(disk, states, done, $"{fault} at call {chosen}, in {NameOf(done)}");
@@ -247,7 +251,8 @@ public sealed class NodeDirectoryCrashTests : IDisposable
                 directory.IsClaimed ? "claimed" : "not claimed",
                 directory.Starts.ToString(),
                 .. shards.Select(shard => $"shard {shard} {string.Join(' ', disk.List(directory.ShardPath(shard)))}"),
-                .. retired.Where(name => !shards.Any(shard => name.StartsWith($"{shard}-", StringComparison.Ordinal))).Select(name => $"retired {name} {string.Join(' ', disk.List(Path.Combine(directory.RetiredPath, name)))}"),
+                .. retired.Where(name => !shards.Any(shard => name.StartsWith($"{shard}-", StringComparison.Ordinal)))
+                    .Select(name => $"retired {name} {string.Join(' ', disk.List(Path.Combine(directory.RetiredPath, name)))}"),
             ]);
     }
 }

@@ -60,7 +60,8 @@ public sealed class NodeHostTests
         await using var host = await NodeHost.StartAsync(options, coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(host.Address);
         await Eventually.TrueAsync(
-            () => new Cluster.ClusterClient(channel.Calls()).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas is [{ Role: Role.Leader }], "the replica works");
+            () => new Cluster.ClusterClient(channel.Calls()).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas is [{ Role: Role.Leader }],
+            "the replica works");
         Assert.True(coordinator.Left < 0, "nothing was refused");
     }
 
@@ -72,7 +73,9 @@ public sealed class NodeHostTests
         var leader = 0u;
         var detail = new ReplicaDetail();
         await Eventually.TrueAsync(
-            () => WrittenTo(cluster) && (detail = DetailOf(cluster, leader = cluster.LeaderOfAsync(1).Result)) is { LeaseLeftUs: > 0, Followers: { Count: 2 } followers } && followers.All(follower => follower.State == FollowerStatus.Types.State.Replicate && follower.GrantLeftUs > 0),
+            () => WrittenTo(cluster)
+                && (detail = DetailOf(cluster, leader = cluster.LeaderOfAsync(1).Result)) is { LeaseLeftUs: > 0, Followers: { Count: 2 } followers }
+                && followers.All(follower => follower.State == FollowerStatus.Types.State.Replicate && follower.GrantLeftUs > 0),
             "both followers replicate and grant");
         Assert.Equal(3, detail.Record.Replicas.Count);
         Assert.Contains(detail.Decisions, line => line.Text.StartsWith("serving epoch", StringComparison.Ordinal));
@@ -90,7 +93,8 @@ public sealed class NodeHostTests
         await cluster.PutAsync(Request("a", "1"));
         // A majority is enough for the put. The third replica may still be reading its record.
         foreach (var node in (uint[])[1, 2, 3])
-            await Eventually.TrueAsync(() => cluster.StatusOfAsync(node).Result.Replicas is [{ Role: Role.Leader or Role.Follower }], $"the replica of node {node} has joined");
+            await Eventually.TrueAsync(
+                () => cluster.StatusOfAsync(node).Result.Replicas is [{ Role: Role.Leader or Role.Follower }], $"the replica of node {node} has joined");
         await cluster.Coordinator.DisposeAsync();
         await cluster.PutAsync(Request("b", "2"));
         await cluster.StopNodeAsync(new[] { 1u, 2u, 3u }.First(node => node != cluster.LeaderOfAsync(0).Result));
@@ -119,7 +123,8 @@ public sealed class NodeHostTests
         for (var number = 0; number < 6; number++)
             await cluster.PutAsync(new PutRequest { Key = Bytes($"large/{number}"), Value = ByteString.CopyFrom(new byte[900 << 10]) });
         await cluster.StopNodeAsync(1);
-        using var store = StandaloneStore.Open(LocalDisk.Instance, Path.Combine(cluster.DirectoryOf(1), "shards", "0"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
+        using var store = StandaloneStore.Open(
+            LocalDisk.Instance, Path.Combine(cluster.DirectoryOf(1), "shards", "0"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
         Assert.False(store.Store.Statistics.HasMuchToReplay);
         using var snapshot = store.OpenSnapshot();
         Assert.True(snapshot.TryGet(TreeId.Kv, "large/5"u8, out _));
@@ -168,7 +173,8 @@ public sealed class NodeHostTests
         Directory.CreateDirectory(cluster.DirectoryOf(1));
         await File.WriteAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "letter.txt"), "dear");
         await Assert.ThrowsAsync<DirectoryFormatException>(() => cluster.StartNodeAsync(1));
-        Assert.Equal(["LOCK", "letter.txt"], Directory.EnumerateFileSystemEntries(cluster.DirectoryOf(1)).Select(Path.GetFileName).Order(StringComparer.Ordinal));
+        Assert.Equal(
+            ["LOCK", "letter.txt"], Directory.EnumerateFileSystemEntries(cluster.DirectoryOf(1)).Select(Path.GetFileName).Order(StringComparer.Ordinal));
     }
 
     /// <summary>A replica that may have promised and acknowledged is never created again under its id.</summary>
@@ -183,7 +189,8 @@ public sealed class NodeHostTests
         Directory.Delete(Path.Combine(cluster.DirectoryOf(1), "shards", "1"), recursive: true);
         await cluster.StartNodeAsync(1);
         await cluster.LeaderOfAsync(0);
-        await Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas.Count(replica => replica.Role != Role.Opening) == 2, "both replicas are reported");
+        await Eventually.TrueAsync(
+            () => cluster.StatusOfAsync(1).Result.Replicas.Count(replica => replica.Role != Role.Opening) == 2, "both replicas are reported");
         var lost = (await cluster.StatusOfAsync(1)).Replicas.Single(replica => replica.Route.Shard == 1);
         Assert.Equal(Role.Failed, lost.Role);
         Assert.StartsWith("lost", lost.Failure, StringComparison.Ordinal);
@@ -231,7 +238,8 @@ public sealed class NodeHostTests
         // A stop gives this one second and leaves the rest to the expiry of the lease. If the machine stalls for that long, the node is stopped again.
         for (var stop = 0; ; stop++)
         {
-            await Eventually.TrueAsync(() => ReadNode(cluster) is { } record && AddressIn(record) == $"http://{cluster.ChannelOf(1).Target}", "the node is registered");
+            await Eventually.TrueAsync(
+                () => ReadNode(cluster) is { } record && AddressIn(record) == $"http://{cluster.ChannelOf(1).Target}", "the node is registered");
             await cluster.StopNodeAsync(1);
             if (ReadNode(cluster) is null)
                 return;
@@ -245,7 +253,8 @@ public sealed class NodeHostTests
 
     // Empty until the node has opened the replica.
     private static ReplicaDetail DetailOf(NodeCluster cluster, uint node) =>
-        new Cluster.ClusterClient(cluster.ChannelOf(node).Calls()).GetStatus(new GetStatusRequest { Shard = 1 }).Nodes.Single().Replicas.SingleOrDefault()?.Detail ?? new ReplicaDetail();
+        new Cluster.ClusterClient(cluster.ChannelOf(node).Calls())
+            .GetStatus(new GetStatusRequest { Shard = 1 }).Nodes.Single().Replicas.SingleOrDefault()?.Detail ?? new ReplicaDetail();
 
     private static string AddressIn(string record) => RecordText.Parse<NodeRecord>(record).Address;
 

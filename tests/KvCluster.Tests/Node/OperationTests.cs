@@ -18,13 +18,15 @@ public sealed class OperationTests
         var (leader, from, to) = await RolesAsync(cluster);
         var admin = cluster.AdminOf(leader);
         var request = new ReplaceRequest { Shard = 0, FromNode = from, ToNode = to };
-        var ids = (await Task.WhenAll(Enumerable.Range(0, 3).Select(_ => admin.ReplaceAsync(request).ResponseAsync))).Select(static answer => answer.Operation.Id).Distinct().ToList();
+        var ids = (await Task.WhenAll(Enumerable.Range(0, 3).Select(_ => admin.ReplaceAsync(request).ResponseAsync)))
+            .Select(static answer => answer.Operation.Id).Distinct().ToList();
         var id = Assert.Single(ids);
         using var watch = admin.WatchOperation(new WatchOperationRequest { Id = id });
         Admin.V1.ClusterOperation? last = null;
         while (await watch.ResponseStream.MoveNext(CancellationToken.None))
             last = watch.ResponseStream.Current.Operation;
-        Assert.Equal((OperationState.Done, OperationKind.Replace, 0u, from, to, leader), (last!.State, last.Kind, last.Shard, last.FromNode, last.ToNode, last.Node));
+        Assert.Equal(
+            (OperationState.Done, OperationKind.Replace, 0u, from, to, leader), (last!.State, last.Kind, last.Shard, last.FromNode, last.ToNode, last.Node));
         Assert.True(last.EndedUs >= last.StartedUs);
         Assert.Equal(last, (await admin.GetOperationAsync(new GetOperationRequest { Id = id })).Operation);
         Assert.Contains(last, (await admin.ListOperationsAsync(new ListOperationsRequest())).Operations);
@@ -43,8 +45,11 @@ public sealed class OperationTests
     {
         await using var cluster = await StartAsync();
         var (leader, from, to) = await RolesAsync(cluster);
-        await cluster.ChangeRecordAsync(record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = to, Learner = true, Operation = 5, ReplacesNode = from }));
-        await Eventually.TrueAsync(() => cluster.RecordAsync().Result.Replicas is var replicas && replicas.Any(replica => replica is { Replica: 77, Learner: false }) && replicas.All(replica => replica.Node != from), "the learner replaced the voter");
+        await cluster.ChangeRecordAsync(
+            record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = to, Learner = true, Operation = 5, ReplacesNode = from }));
+        await Eventually.TrueAsync(
+            () => cluster.RecordAsync().Result.Replicas is var replicas && replicas.Any(replica => replica is { Replica: 77, Learner: false })
+                && replicas.All(replica => replica.Node != from), "the learner replaced the voter");
         await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.AddressOf(1)], Timeout = Eventually.Limit });
         var operation = await client.Admin.GetOperationAsync(new OperationId(new(0), 5).ToString());
         Assert.Equal((KvOperationState.Done, (uint?)from, (uint?)to), (operation.State, operation.FromNode, operation.ToNode));
@@ -66,7 +71,8 @@ public sealed class OperationTests
         var admin = cluster.AdminOf(leader);
         cluster.HoldLinksOfFirst();
         var id = (await admin.ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = 1, ToNode = 1, Force = true })).Operation.Id;
-        await Eventually.TrueAsync(() => cluster.RecordAsync().Result.Replicas.Any(replica => replica.Learner && replica.Replica != before), "the learner is in the record");
+        await Eventually.TrueAsync(
+            () => cluster.RecordAsync().Result.Replicas.Any(replica => replica.Learner && replica.Replica != before), "the learner is in the record");
         var ended = (await admin.CancelOperationAsync(new CancelOperationRequest { Id = id })).Operation;
         Assert.Equal((OperationState.Cancelled, ""), (ended.State, ended.Reason));
         Assert.Equal([2u, 3u], (await cluster.RecordAsync()).Replicas.Select(static replica => replica.Node).Order());
@@ -86,13 +92,17 @@ public sealed class OperationTests
         var leader = await cluster.LeaderOfAsync(0);
         var members = (await cluster.RecordAsync()).Replicas.Select(static replica => replica.Node).ToList();
         var to = Nodes.Single(node => !members.Contains(node));
-        await Eventually.TrueAsync(async () => await ReasonAsync(async () => await cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = 99, ToNode = to })) is "NOT_REPLACED"
-            && await DetailAsync(cluster, leader, to) is var detail && detail.Contains("has no voter", StringComparison.Ordinal), "the leader is connected to the fourth node");
+        await Eventually.TrueAsync(async () => await ReasonAsync(
+            async () => await cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = 99, ToNode = to })) is "NOT_REPLACED"
+            && await DetailAsync(cluster, leader, to) is var detail && detail.Contains("has no voter", StringComparison.Ordinal),
+            "the leader is connected to the fourth node");
         return (leader, members.First(node => node != leader), to);
     }
 
     private static async Task<string> DetailAsync(NodeCluster cluster, uint leader, uint to) =>
-        (await Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = 99, ToNode = to }))).Status.Detail;
+        (await Assert.ThrowsAsync<RpcException>(
+            async () => await cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = 99, ToNode = to }))).Status.Detail;
 
-    private static async Task<string> ReasonAsync(Func<Task> call) => (await Assert.ThrowsAsync<RpcException>(call)).GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason;
+    private static async Task<string> ReasonAsync(Func<Task> call) =>
+        (await Assert.ThrowsAsync<RpcException>(call)).GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason;
 }

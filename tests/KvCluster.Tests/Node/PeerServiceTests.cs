@@ -16,13 +16,16 @@ public sealed class PeerServiceTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var record = RecordText.Parse<ClusterRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None)).Value!);
-        var good = new PeerHello { ClusterId = record.ClusterId, Node = 2, Levels = ProgramLevels.Current.ToMessage(), Incarnation = 1, Lineage = record.Lineage };
+        var good =
+            new PeerHello { ClusterId = record.ClusterId, Node = 2, Levels = ProgramLevels.Current.ToMessage(), Incarnation = 1, Lineage = record.Lineage };
         Assert.Equal(record.ClusterId, (await ConnectAsync(cluster, new PeerMessage { Hello = good })).ClusterId);
 
         // A later version that still supports the level in force.
         var later = good.Clone();
         (later.Levels.Format.Max, later.Levels.Contract.Max) = (good.Levels.Format.Max + 1, good.Levels.Contract.Max + 1);
-        Assert.Equal((1u, good.Levels.Format.Max), (await ConnectAsync(cluster, new PeerMessage { Hello = later })).Levels.Format is var range ? (range.Min, range.Max) : default);
+        Assert.Equal(
+            (1u, good.Levels.Format.Max),
+            (await ConnectAsync(cluster, new PeerMessage { Hello = later })).Levels.Format is var range ? (range.Min, range.Max) : default);
 
         var otherCluster = good.Clone();
         otherCluster.ClusterId = "other";
@@ -53,7 +56,8 @@ public sealed class PeerServiceTests
         using var call = new Internal.V1.Replication.ReplicationClient(cluster.ChannelOf(1).Calls()).Connect();
         Assert.Equal(StatusCode.Unimplemented, (await Assert.ThrowsAsync<RpcException>(() => call.ResponseStream.MoveNext(CancellationToken.None))).StatusCode);
         using var peers = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Kv.KvClient(peers.Calls()).GetAsync(new GetRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("k") }));
+        var failure = await Assert.ThrowsAsync<RpcException>(
+            async () => await new Kv.KvClient(peers.Calls()).GetAsync(new GetRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("k") }));
         Assert.Equal(StatusCode.Unimplemented, failure.StatusCode);
     }
 
@@ -69,10 +73,12 @@ public sealed class PeerServiceTests
         using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
         var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
         using var call = channel.CreateCallInvoker().AsyncDuplexStreamingCall(
-            new Method<byte[], byte[]>(MethodType.DuplexStreaming, "kvcluster.internal.v1.Replication", "Connect", bytes, bytes), null, new CallOptions(cancellationToken: limit.Token));
+            new Method<byte[], byte[]>(MethodType.DuplexStreaming, "kvcluster.internal.v1.Replication", "Connect", bytes, bytes),
+            null, new CallOptions(cancellationToken: limit.Token));
         if (afterTheHello)
         {
-            var hello = new PeerHello { ClusterId = record.ClusterId, Node = 2, Levels = ProgramLevels.Current.ToMessage(), Incarnation = 1, Lineage = record.Lineage };
+            var hello =
+                new PeerHello { ClusterId = record.ClusterId, Node = 2, Levels = ProgramLevels.Current.ToMessage(), Incarnation = 1, Lineage = record.Lineage };
             await call.RequestStream.WriteAsync(new PeerMessage { Hello = hello }.ToByteArray());
             Assert.True(await call.ResponseStream.MoveNext(limit.Token));
         }

@@ -133,7 +133,8 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
         var found = await _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { Key("even"), Key("odd") }, Limit = 10 });
         Assert.Equal((0ul, 0), (found.Count, found.Members.Count));
         await AddAsync("odd", ["015998"]);
-        Assert.Equal("015998", (await _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { Key("even"), Key("odd") }, Limit = 10 })).Members.Single().ToStringUtf8());
+        Assert.Equal("015998", (await _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { Key("even"), Key("odd") }, Limit = 10 })).Members
+            .Single().ToStringUtf8());
     }
 
     [Fact]
@@ -145,7 +146,8 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
         await AssertRefusedAsync(new ListRequest { Prefix = Utf8(_prefix), PageToken = forged }, StatusCode.Aborted, "SNAPSHOT_TOO_OLD");
         await AssertRefusedAsync(new ListRequest { PageToken = Utf8("short") }, StatusCode.InvalidArgument, "BAD_REQUEST");
         // It would go on at a key that is before this range, or return keys twice.
-        foreach (var other in (ListRequest[])[new() { Prefix = Key("b") }, new() { Prefix = Utf8(_prefix), Reverse = true }, new() { Prefix = Utf8(_prefix), KeysOnly = true }, new()])
+        foreach (var other in (ListRequest[])[new() { Prefix = Key("b") },
+            new() { Prefix = Utf8(_prefix), Reverse = true }, new() { Prefix = Utf8(_prefix), KeysOnly = true }, new()])
         {
             other.PageToken = first.NextPageToken;
             await AssertRefusedAsync(other, StatusCode.InvalidArgument, "BAD_REQUEST");
@@ -155,7 +157,9 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
         Assert.Equal(Key("b"), second.Entries.Single().Key);
     }
 
-    /// <summary>A caller that pauses between two pages goes on, if it says that a newer snapshot will do. The pages after that one are from one snapshot again.</summary>
+    /// <summary>
+    /// A caller that pauses between two pages goes on, if it says that a newer snapshot will do. The pages after that one are from one snapshot again.
+    /// </summary>
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
@@ -260,22 +264,28 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
         foreach (var (name, size) in new[] { ("x/1", 3), ("x/2", 40), ("x/3", 600), ("x/4", 3_000), ("x/5", 5_000), ("x/6", 1) })
         {
             // Common heads, and members that begin with others.
-            model[name] = new(Enumerable.Range(0, size).Select(_ => $"package-{random.Next(6_000)}{(random.Next(4) == 0 ? "-dev" : "")}"), StringComparer.Ordinal);
+            model[name] = new(
+                Enumerable.Range(0, size).Select(_ => $"package-{random.Next(6_000)}{(random.Next(4) == 0 ? "-dev" : "")}"), StringComparer.Ordinal);
             await AddAsync(name, [.. model[name]]);
         }
         for (var round = 0; round < 20; round++)
         {
             string[] names = [.. model.Keys.OrderBy(_ => random.Next()).Take(random.Next(1, 4))];
-            var expected = names.Select(name => (IEnumerable<string>)model[name]).Aggregate((left, right) => left.Intersect(right, StringComparer.Ordinal)).Order(StringComparer.Ordinal).ToList();
+            var expected = names.Select(name => (IEnumerable<string>)model[name])
+                .Aggregate((left, right) => left.Intersect(right, StringComparer.Ordinal)).Order(StringComparer.Ordinal).ToList();
             var start = random.Next(3) == 0 ? "package-3" : "";
-            var request = new SetIntersectRequest { Keys = { names.Select(Key) }, Limit = 50, Start = Utf8(start), FacetPrefixes = { Key("x/") }, FacetsMax = 3 };
+            var request =
+                new SetIntersectRequest { Keys = { names.Select(Key) }, Limit = 50, Start = Utf8(start), FacetPrefixes = { Key("x/") }, FacetsMax = 3 };
             var found = await _kv.SetIntersectAsync(request);
             var page = expected.Where(member => string.CompareOrdinal(member, start) >= 0).Take(50);
-            Assert.True(found.Count == (ulong)expected.Count && found.Members.Select(member => member.ToStringUtf8()).SequenceEqual(page), $"round {round}: {string.Join(" and ", names)}");
+            Assert.True(found.Count == (ulong)expected.Count && found.Members.Select(member => member.ToStringUtf8()).SequenceEqual(page), $"round {round}: "
+                + $"{string.Join(" and ", names)}");
             Assert.Equal(expected.Count(member => string.CompareOrdinal(member, start) >= 0) > 50, found.More);
-            var facets = model.Select(set => (Name: _prefix + set.Key, Count: (ulong)set.Value.Intersect(expected, StringComparer.Ordinal).Count())).Where(facet => facet.Count > 0).ToList();
+            var facets = model.Select(set => (Name: _prefix + set.Key, Count: (ulong)set.Value.Intersect(expected, StringComparer.Ordinal).Count()))
+                .Where(facet => facet.Count > 0).ToList();
             Assert.Equal((ulong)facets.Count, found.Facets.Single().SetsFound);
-            Assert.Equal(facets.OrderByDescending(facet => facet.Count).Take(3), found.Facets.Single().Sets.Select(facet => (facet.Key.ToStringUtf8(), facet.Count)));
+            Assert.Equal(
+                facets.OrderByDescending(facet => facet.Count).Take(3), found.Facets.Single().Sets.Select(facet => (facet.Key.ToStringUtf8(), facet.Count)));
         }
     }
 
@@ -294,16 +304,19 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
         var found = await _kv.SetIntersectAsync(request);
         Assert.All(found.Facets, facets => Assert.Equal((100, 200ul), (facets.Sets.Count, facets.SetsFound)));
         // Among equals in the order of their keys.
-        Assert.Equal(found.Facets[0].Sets.Select(facet => facet.Key.ToStringUtf8()).Order(StringComparer.Ordinal).First(), found.Facets[0].Sets[0].Key.ToStringUtf8());
+        Assert.Equal(
+            found.Facets[0].Sets.Select(facet => facet.Key.ToStringUtf8()).Order(StringComparer.Ordinal).First(), found.Facets[0].Sets[0].Key.ToStringUtf8());
         Assert.EndsWith("0099", found.Facets[15].Sets[99].Key.ToStringUtf8());
     }
 
     [Fact]
     public async Task SetIntersect_OfTwoShards_IsRefused()
     {
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { Utf8("a"), Utf8("z") } }));
+        var failure = await Assert.ThrowsAsync<RpcException>(
+            async () => await _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { Utf8("a"), Utf8("z") } }));
         Assert.Equal("SHARDS_DIFFER", failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
-        var facets = await Assert.ThrowsAsync<RpcException>(async () => await _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { Utf8("a") }, FacetPrefixes = { Utf8("z") } }));
+        var facets = await Assert.ThrowsAsync<RpcException>(
+            async () => await _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { Utf8("a") }, FacetPrefixes = { Utf8("z") } }));
         Assert.Equal("SHARDS_DIFFER", facets.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
     }
 
@@ -338,5 +351,6 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
         return pages;
     }
 
-    private Task AssertRefusedAsync(ListRequest request, StatusCode code, string reason) => Refusal.ExpectAsync(async () => await _kv.ListAsync(request), code, reason);
+    private Task AssertRefusedAsync(ListRequest request, StatusCode code, string reason) =>
+        Refusal.ExpectAsync(async () => await _kv.ListAsync(request), code, reason);
 }

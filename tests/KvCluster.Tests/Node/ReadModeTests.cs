@@ -43,9 +43,11 @@ public sealed class ReadModeTests
             new() { Mode = ReadMode.Session, Seen = { new Position { Shard = 7, Etag = new V1.Etag { Epoch = 99 } }, put.Position } },
         ])
         {
-            var many = await AnsweredAsync(() => cluster.KvOf(follower).GetManyAsync(new GetManyRequest { Keys = { Bytes("b"), Bytes("none"), Bytes("a") }, Read = read }).ResponseAsync);
+            var many = await AnsweredAsync(
+                () => cluster.KvOf(follower).GetManyAsync(new GetManyRequest { Keys = { Bytes("b"), Bytes("none"), Bytes("a") }, Read = read }).ResponseAsync);
             Assert.Equal(["2", "", "1"], many.Entries.Select(entry => entry.Value.ToStringUtf8()));
-            Assert.Equal(["a", "b"], (await AnsweredAsync(() => ScanAsync(cluster, follower, read))).SelectMany(page => page.Entries).Select(entry => entry.Key.ToStringUtf8()));
+            Assert.Equal(["a", "b"], (await AnsweredAsync(() => ScanAsync(cluster, follower, read))).SelectMany(page => page.Entries).Select(
+                entry => entry.Key.ToStringUtf8()));
         }
         var stale = Assert.Single(await ScanAsync(cluster, follower, new ReadOptions { Mode = ReadMode.Stale }));
         Assert.True(stale.Position.HasAgeUs);
@@ -58,7 +60,8 @@ public sealed class ReadModeTests
         await cluster.PutAsync(Put("k", "v"));
         foreach (var mode in (ReadMode[])[ReadMode.Unspecified, ReadMode.Leader, ReadMode.Quorum])
         {
-            Assert.Equal("v", await AnsweredAsync(async () => (await cluster.KvOf(await cluster.LeaderOfAsync(0)).GetAsync(Get("k", mode))).Value.ToStringUtf8(), "NOT_LEADER"));
+            Assert.Equal("v", await AnsweredAsync(
+                async () => (await cluster.KvOf(await cluster.LeaderOfAsync(0)).GetAsync(Get("k", mode))).Value.ToStringUtf8(), "NOT_LEADER"));
             // The leader while a follower is asked.
             uint leader;
             (StatusCode Code, string? Reason, uint? Leader) refused;
@@ -100,7 +103,8 @@ public sealed class ReadModeTests
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await cluster.KvOf(1).GetAsync(Session("k", ahead)));
         Assert.Equal("REPLICA_BEHIND", failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
         // Also with a deadline that is too far away for a timer.
-        failure = await Assert.ThrowsAsync<RpcException>(async () => await cluster.KvOf(1).GetAsync(Session("k", ahead), deadline: DateTime.UtcNow.AddDays(60)));
+        failure = await Assert.ThrowsAsync<RpcException>(
+            async () => await cluster.KvOf(1).GetAsync(Session("k", ahead), deadline: DateTime.UtcNow.AddDays(60)));
         Assert.Equal("REPLICA_BEHIND", failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
     }
 
@@ -127,7 +131,9 @@ public sealed class ReadModeTests
         var old = await cluster.PutAsync(Put("k", "old"));
         await CutOffFirstAsync(cluster, old.Position);
         await cluster.PutAsync(Put("k", "new"));
-        Assert.Equal((StatusCode.Unavailable, "NO_LEADER"), (await RefusedAsync(cluster, 1, Get("k", ReadMode.Replica))) is var refused ? (refused.Code, refused.Reason) : default);
+        Assert.Equal(
+            (StatusCode.Unavailable, "NO_LEADER"),
+            (await RefusedAsync(cluster, 1, Get("k", ReadMode.Replica))) is var refused ? (refused.Code, refused.Reason) : default);
 
         var first = await cluster.KvOf(1).GetAsync(Get("k", ReadMode.Stale));
         var second = await cluster.KvOf(1).GetAsync(Get("k", ReadMode.Stale));
@@ -136,11 +142,13 @@ public sealed class ReadModeTests
         // Linearizable reads were refused only after this long without an answer from the leader.
         Assert.True(first.Position.AgeUs > 300_000, $"{first.Position.AgeUs} us");
         await Eventually.TrueAsync(
-            () => cluster.KvOf(cluster.LeaderOfAsync(0).Result).Get(Get("k", ReadMode.Stale)).Value.ToStringUtf8() == "new", "stale reads at the leader show the new value");
+            () => cluster.KvOf(cluster.LeaderOfAsync(0).Result).Get(Get("k", ReadMode.Stale)).Value.ToStringUtf8() == "new",
+            "stale reads at the leader show the new value");
 
         cluster.ReleaseLinksOfFirst();
         await Eventually.TrueAsync(
-            () => cluster.KvOf(1).Get(Get("k", ReadMode.Stale)) is { Position.AgeUs: < 300_000 } got && got.Value.ToStringUtf8() == "new", "node 1 hears from the leader again");
+            () => cluster.KvOf(1).Get(Get("k", ReadMode.Stale)) is { Position.AgeUs: < 300_000 } got && got.Value.ToStringUtf8() == "new",
+            "node 1 hears from the leader again");
         Assert.Equal("new", await UntilServedAsync(cluster, 1, Get("k", ReadMode.Replica)));
     }
 
@@ -205,7 +213,8 @@ public sealed class ReadModeTests
                 try
                 {
                     var got = await cluster.KvOf(node).GetAsync(Get("k", ReadMode.Replica), deadline: DateTime.UtcNow + Eventually.Limit);
-                    Assert.True(int.Parse(got.Value.ToStringUtf8(), CultureInfo.InvariantCulture) >= before, $"node {node} gave {got.Value.ToStringUtf8()} after {before} was acknowledged");
+                    Assert.True(int.Parse(got.Value.ToStringUtf8(), CultureInfo.InvariantCulture) >= before, $"node {node} gave {got.Value.ToStringUtf8()} "
+                        + $"after {before} was acknowledged");
                     answered++;
                 }
                 catch (RpcException failure)
@@ -243,7 +252,8 @@ public sealed class ReadModeTests
 
     private static GetRequest Get(string key, ReadMode mode) => new() { Key = Bytes(key), Read = new ReadOptions { Mode = mode } };
 
-    private static GetRequest Session(string key, params Position[] seen) => new() { Key = Bytes(key), Read = new ReadOptions { Mode = ReadMode.Session, Seen = { seen } } };
+    private static GetRequest Session(string key, params Position[] seen) =>
+        new() { Key = Bytes(key), Read = new ReadOptions { Mode = ReadMode.Session, Seen = { seen } } };
 
     private static uint OtherThan(uint node) => node == 1 ? 2u : 1u;
 

@@ -10,7 +10,9 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>The client for etcd's API against the real etcd: one member and three, in clear text and with TLS, with users, and with members that stop.</summary>
+/// <summary>
+/// The client for etcd's API against the real etcd: one member and three, in clear text and with TLS, with users, and with members that stop.
+/// </summary>
 [Trait("Turn", "7")]
 public sealed class RealEtcdTests
 {
@@ -56,7 +58,8 @@ public sealed class RealEtcdTests
         File.WriteAllText(file, "nothing");
         var options = new EtcdOptions { Endpoints = ["https://127.0.0.1:1"], AuthorityFile = file };
         Assert.Contains(file, Assert.Throws<UnusableFileException>(() => Connect(options)).Message, StringComparison.Ordinal);
-        Assert.Contains("absent.pem", Assert.Throws<UnusableFileException>(() => Connect(options with { AuthorityFile = "absent.pem" })).Message, StringComparison.Ordinal);
+        Assert.Contains(
+            "absent.pem", Assert.Throws<UnusableFileException>(() => Connect(options with { AuthorityFile = "absent.pem" })).Message, StringComparison.Ordinal);
     }
 
     /// <summary>Tokens live for some seconds here. Every kind of call works after tokens ended and after a restart that forgets them all.</summary>
@@ -167,7 +170,8 @@ public sealed class RealEtcdTests
         var first = await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
         var second = await coordinator.CompareAndSetAsync("/k", first.Revision, "2", 0, Never);
         await etcd.ControlAsync("compact", $"{second.Revision}");
-        await Assert.ThrowsAsync<CoordinatorCompactedException>(async () => await coordinator.WatchAsync("/", first.Revision, Never).GetAsyncEnumerator().MoveNextAsync());
+        await Assert.ThrowsAsync<CoordinatorCompactedException>(
+            async () => await coordinator.WatchAsync("/", first.Revision, Never).GetAsyncEnumerator().MoveNextAsync());
     }
 
     /// <summary>F11: an older copy of the data directory is restored, so its revision is lower than one seen before.</summary>

@@ -54,7 +54,8 @@ public sealed class RecoveryPlanTests
     public void Of_ALeaderBelowAPromise_LeavesItToTakeANewEpoch()
     {
         var record = Record(generation: 4, [1, 2, 3], epoch: 7, leader: 2);
-        var plan = Plan(Node(1, record, promised: 8, promisedTo: 1), Leads(Node(2, record, promised: 7, promisedTo: 2), epoch: 7), Node(3, record, promised: 7, promisedTo: 2));
+        var plan = Plan(Node(1, record, promised: 8, promisedTo: 1), Leads(Node(2, record, promised: 7, promisedTo: 2), epoch: 7), Node(
+            3, record, promised: 7, promisedTo: 2));
 
         var planned = Assert.Single(plan.Shards);
         Assert.Empty(plan.Refusals);
@@ -81,7 +82,9 @@ public sealed class RecoveryPlanTests
     public void Of_ANodeThatIsSilent_SaysWhyAndHowToGoOn()
     {
         var record = Record(1, [1, 2, 3]);
-        var plan = RecoveryPlan.Of(new RecoveryFindings { Reports = [Node(1, record), Node(2, record)], Silent = new Dictionary<NodeId, string> { [new(3)] = "connection\nrefused" } }, 1);
+        var plan = RecoveryPlan.Of(
+            new RecoveryFindings { Reports = [Node(1, record), Node(2, record)], Silent = new Dictionary<NodeId, string> { [new(3)] = "connection\nrefused" } },
+            1);
         var line = Assert.Single(plan.Refusals);
         Assert.Contains("node 3 does not answer (connection", line, StringComparison.Ordinal);
         Assert.Contains("--without 3", line, StringComparison.Ordinal);
@@ -97,15 +100,16 @@ public sealed class RecoveryPlanTests
         Assert.Empty(plan.Refusals);
         Assert.Equal([new NodeId(3)], plan.Shards.Single().Missing);
         Assert.Equal([false, false, true], plan.Shards.Single().Record.Replicas.Select(static replica => replica.Absent));
-        Assert.True(plan.Shards.Single().Record.Replicas.Single(static replica => replica.Node == 3).Created, "its replica is never created again under its id");
+        Assert.True(
+            plan.Shards.Single().Record.Replicas.Single(static replica => replica.Node == 3).Created, "its replica is never created again under its id");
         Assert.Equal(new NodeStarts { Starts = 9, Incarnation = (9UL << 32) | 7 }, plan.Starts[new(3)]);
         Assert.True(new DirectoryStarts(Start(7), Start(8)).IsOldCopy(plan.Starts[new(3)]), "a directory without its last start is an old copy");
         Assert.False(new DirectoryStarts(Start(4), Start(5)).IsOldCopy(plan.Starts[new(1)]), "the directory of a node that answered is its newest");
     }
 
     /// <summary>
-    /// Copies of a record that was never changed do not say which replicas were created, because the mark changes no generation. Power loss takes the coordinator and the control file of 3.
-    /// Created again, it would vote without what it has acknowledged.
+    /// Copies of a record that was never changed do not say which replicas were created, because the mark changes no generation. Power loss takes the
+    /// coordinator and the control file of 3. Created again, it would vote without what it has acknowledged.
     /// </summary>
     [Fact]
     public void Of_CopiesThatDoNotSayWhoWasCreated_CountsEveryVoterAsCreated()
@@ -127,7 +131,9 @@ public sealed class RecoveryPlanTests
         }
     }
 
-    /// <summary>A half-done change of settings: some nodes have an empty coordinator, and the others the real one, which may change records at any time.</summary>
+    /// <summary>
+    /// A half-done change of settings: some nodes have an empty coordinator, and the others the real one, which may change records at any time.
+    /// </summary>
     [Theory]
     [InlineData("", "{ }", "is therefore not lost")]
     [InlineData("does not answer: Unavailable", "", "cannot tell whether its coordinator has lost the cluster")]
@@ -164,12 +170,15 @@ public sealed class RecoveryPlanTests
         NodeReport[] reports = [Node(1, record), Node(2, record), Node(3, record)];
         foreach (var report in reports.Skip(1))
             report.Coordinator = new CoordinatorState { Cluster = "held", ClusterRevision = 7 };
-        Assert.StartsWith("node 1, which was asked, has another coordinator than the nodes 2, 3, which all find the cluster in theirs", Assert.Single(Plan(reports).Refusals), StringComparison.Ordinal);
+        Assert.StartsWith(
+            "node 1, which was asked, has another coordinator than the nodes 2, 3, which all find the cluster in theirs", Assert.Single(Plan(reports).Refusals),
+            StringComparison.Ordinal);
 
         // If it alone has the cluster's, the others have the wrong one, although they agree.
         foreach (var report in reports)
             report.Coordinator = report.Node == 1 ? new CoordinatorState { Cluster = "held", ClusterRevision = 7 } : new CoordinatorState();
-        var refusals = RecoveryPlan.Of(new RecoveryFindings { Reports = reports, HeldCluster = Cluster(0), HeldClusterText = "held", HeldClusterRevision = 7 }, id: 5).Refusals;
+        var refusals = RecoveryPlan.Of(
+            new RecoveryFindings { Reports = reports, HeldCluster = Cluster(0), HeldClusterText = "held", HeldClusterRevision = 7 }, id: 5).Refusals;
         Assert.Equal(["node 2 has another coordinator", "node 3 has another coordinator"], refusals.Select(static line => line[..30]));
     }
 
@@ -179,7 +188,9 @@ public sealed class RecoveryPlanTests
         var record = Record(1, [1, 2, 3]);
         var free = Node(2, record);
         free.Unbound = "its coordinator is another store";
-        Assert.Contains("node 2 does not take part: its coordinator is another store", Assert.Single(Plan(Node(1, record), free, Node(3, record)).Refusals), StringComparison.Ordinal);
+        Assert.Contains(
+            "node 2 does not take part: its coordinator is another store", Assert.Single(Plan(Node(1, record), free, Node(3, record)).Refusals),
+            StringComparison.Ordinal);
     }
 
     /// <summary>Only the way from the node that asks is blocked. The others go on with it.</summary>
@@ -202,7 +213,8 @@ public sealed class RecoveryPlanTests
         // Somebody may still list them. They have no replica, so they know nothing that counts, although no replica leads.
         reports[3].Nodes.Add([new NodeRecord { Node = 5 }, new NodeRecord { Node = 6 }]);
         Assert.Empty(Plan([5, 6], reports).Refusals);
-        Assert.Contains(Plan([3, 5, 6], reports[0], reports[1], reports[3]).Refusals, static line => line.Contains("3 nodes are absent", StringComparison.Ordinal));
+        Assert.Contains(
+            Plan([3, 5, 6], reports[0], reports[1], reports[3]).Refusals, static line => line.Contains("3 nodes are absent", StringComparison.Ordinal));
     }
 
     /// <summary>The recovery before may have assigned an epoch to a leader of which nobody tells.</summary>
@@ -229,7 +241,8 @@ public sealed class RecoveryPlanTests
         Assert.Equal(1UL, Plan(reports).Number);
         reports[1].Bound.RecoveryId = 6;
         Assert.Equal(2UL, Plan(reports).Number);
-        Assert.Equal(8UL, RecoveryPlan.Of(new RecoveryFindings { Reports = reports, HeldClaim = new RecoveryClaim { Recovery = 7, RecoveryId = 6 } }, id: 5).Number);
+        Assert.Equal(
+            8UL, RecoveryPlan.Of(new RecoveryFindings { Reports = reports, HeldClaim = new RecoveryClaim { Recovery = 7, RecoveryId = 6 } }, id: 5).Number);
     }
 
     [Fact]
@@ -238,7 +251,8 @@ public sealed class RecoveryPlanTests
         var record = Record(2 + Gap, [1, 2, 3], recovery: 1);
         var other = Node(3, record);
         other.Cluster.RecoveryId = 9;
-        Assert.Contains(Plan(Node(1, record), Node(2, record), other).Refusals, static line => line.Contains("two recoveries with the number 1", StringComparison.Ordinal));
+        Assert.Contains(
+            Plan(Node(1, record), Node(2, record), other).Refusals, static line => line.Contains("two recoveries with the number 1", StringComparison.Ordinal));
     }
 
     [Theory]
@@ -254,7 +268,8 @@ public sealed class RecoveryPlanTests
     public void Of_AMajorityThatIsGone_IsRefused()
     {
         var record = Record(1, [1, 2, 3]);
-        Assert.Contains(Plan([2, 3], Node(1, record)).Refusals, static line => line.StartsWith("only 1 of the 3 voters of shard 0 are there", StringComparison.Ordinal));
+        Assert.Contains(
+            Plan([2, 3], Node(1, record)).Refusals, static line => line.StartsWith("only 1 of the 3 voters of shard 0 are there", StringComparison.Ordinal));
     }
 
     [Fact]
@@ -284,7 +299,8 @@ public sealed class RecoveryPlanTests
     {
         var record = Record(2, [1, 2, 3, 4, 5]);
         var one = Node(1, record, promised: 7, promisedTo: 1);
-        Assert.Contains(Plan([4, 5], one, Node(2, record), Node(3, record)).Refusals, static line => line.Contains("2 nodes are absent", StringComparison.Ordinal));
+        Assert.Contains(
+            Plan([4, 5], one, Node(2, record), Node(3, record)).Refusals, static line => line.Contains("2 nodes are absent", StringComparison.Ordinal));
         Assert.Empty(Plan([4, 5], Leads(one, epoch: 7), Node(2, record), Node(3, record)).Refusals);
     }
 
@@ -294,11 +310,14 @@ public sealed class RecoveryPlanTests
         var record = Record(2, [1, 2, 3]);
         var unknownReplica = Node(3, record);
         unknownReplica.Replicas[0].Replica = 77;
-        Assert.Contains(Plan(Node(1, record), Node(2, record), unknownReplica).Refusals, static line => line.Contains("neither names nor lists as removed", StringComparison.Ordinal));
-        Assert.Contains(Plan(Node(1, record), Node(2, record), Node(3, record, promised: 5, promisedTo: 77)).Refusals, static line => line.Contains("has followed replica 4d", StringComparison.Ordinal));
+        Assert.Contains(Plan(Node(1, record), Node(2, record), unknownReplica).Refusals, static line => line.Contains(
+            "neither names nor lists as removed", StringComparison.Ordinal));
+        Assert.Contains(Plan(Node(1, record), Node(2, record), Node(3, record, promised: 5, promisedTo: 77)).Refusals, static line => line.Contains(
+            "has followed replica 4d", StringComparison.Ordinal));
         var ahead = Node(3, record);
         ahead.Replicas[0].Generation = 3;
-        Assert.Contains(Plan(Node(1, record), Node(2, record), ahead).Refusals, static line => line.Contains("has seen generation 3", StringComparison.Ordinal));
+        Assert.Contains(
+            Plan(Node(1, record), Node(2, record), ahead).Refusals, static line => line.Contains("has seen generation 3", StringComparison.Ordinal));
         // A replica that was removed leaves its directory behind, and may have led.
         var swapped = Record(3, [1, 2, 4], removed: [3]);
         Assert.Empty(Plan(Node(1, swapped, promised: 5, promisedTo: 3), Node(2, swapped), Node(3, record), Node(4, swapped)).Refusals);
@@ -306,7 +325,9 @@ public sealed class RecoveryPlanTests
 
     [Fact]
     public void Of_RecordsOfOneGenerationThatDiffer_IsRefused() =>
-        Assert.Contains(Plan(Node(1, Record(2, [1, 2, 3])), Node(2, Record(2, [1, 2, 4])), Node(3, Record(2, [1, 2, 3])), Node(4, Record(2, [1, 2, 4]))).Refusals, static line => line.Contains("have generation 2 and differ", StringComparison.Ordinal));
+        Assert.Contains(
+            Plan(Node(1, Record(2, [1, 2, 3])), Node(2, Record(2, [1, 2, 4])), Node(3, Record(2, [1, 2, 3])), Node(4, Record(2, [1, 2, 4]))).Refusals,
+            static line => line.Contains("have generation 2 and differ", StringComparison.Ordinal));
 
     [Fact]
     public void Of_RangesThatDoNotCoverEveryKey_IsRefused()
@@ -316,8 +337,10 @@ public sealed class RecoveryPlanTests
         NodeReport[] Both() => [Node(1, low, high), Node(2, low, high), Node(3, low, high)];
         Assert.Empty(Plan(Both()).Refusals);
         Assert.Equal([0U, 1U], Plan(Both()).Shards.Select(static shard => shard.Record.Shard));
-        Assert.Contains(Plan(Node(1, low), Node(2, low), Node(3, low)).Refusals, static line => line.Contains("that of the last shard is missing", StringComparison.Ordinal));
-        Assert.Contains(Plan(Node(1, high), Node(2, high), Node(3, high)).Refusals, static line => line.Contains("shard 1 does not begin", StringComparison.Ordinal));
+        Assert.Contains(Plan(Node(1, low), Node(2, low), Node(3, low)).Refusals, static line => line.Contains(
+            "that of the last shard is missing", StringComparison.Ordinal));
+        Assert.Contains(
+            Plan(Node(1, high), Node(2, high), Node(3, high)).Refusals, static line => line.Contains("shard 1 does not begin", StringComparison.Ordinal));
         high.Start = ByteString.CopyFromUtf8("n");
         Assert.Contains(Plan(Both()).Refusals, static line => line.Contains("shard 1 does not begin", StringComparison.Ordinal));
     }
@@ -334,7 +357,8 @@ public sealed class RecoveryPlanTests
         Assert.Empty(Plan(older, two, three).Refusals);
         two.Shards.Clear();
         three.Shards.Clear();
-        Assert.Contains(Plan(older, two, three).Refusals, static line => line.Contains("no node that answered has a copy of the shard's record", StringComparison.Ordinal));
+        Assert.Contains(
+            Plan(older, two, three).Refusals, static line => line.Contains("no node that answered has a copy of the shard's record", StringComparison.Ordinal));
     }
 
     [Fact]
@@ -343,12 +367,17 @@ public sealed class RecoveryPlanTests
         var record = Record(1, [1, 2, 3]);
         var other = Node(3, record);
         other.Cluster.Lineage = Lineage.Create().ToByteString();
-        Assert.Contains(Plan(Node(1, record), Node(2, record), other).Refusals, static line => line.Contains("another cluster or lineage", StringComparison.Ordinal));
-        var foreign = RecoveryPlan.Of(new RecoveryFindings { Reports = [Node(1, record), Node(2, record), Node(3, record)], HeldCluster = new ClusterRecord { ClusterId = "other", Lineage = History } }, 1);
+        Assert.Contains(
+            Plan(Node(1, record), Node(2, record), other).Refusals, static line => line.Contains("another cluster or lineage", StringComparison.Ordinal));
+        var foreign = RecoveryPlan.Of(new RecoveryFindings { Reports = [Node(1, record), Node(2, record), Node(3, record)],
+            HeldCluster = new ClusterRecord { ClusterId = "other", Lineage = History } }, 1);
         Assert.Contains(foreign.Refusals, static line => line.Contains("another cluster of this name", StringComparison.Ordinal));
     }
 
-    /// <summary>A node with an empty directory had created a second cluster in the empty coordinator, and the refusals said neither which keys to delete nor what to do about that node.</summary>
+    /// <summary>
+    /// A node with an empty directory had created a second cluster in the empty coordinator, and the refusals said neither which keys to delete nor what to do
+    /// about that node.
+    /// </summary>
     [Fact]
     public void Of_NodesOfWhichOneHasCreatedTheClusterAnew_NamesBothAndHowToUndoIt()
     {
@@ -356,21 +385,27 @@ public sealed class RecoveryPlanTests
         var record = Record(1, [1, 2, 3]);
         var anew = Node(3, record);
         (anew.Cluster.ClusterId, anew.Cluster.Lineage) = ("anew", Lineage.Create().ToByteString());
-        var refusals = RecoveryPlan.Of(new RecoveryFindings { Keys = Keys, Reports = [Node(1, record), Node(2, record), anew], HeldCluster = anew.Cluster }, 1).Refusals;
+        var refusals =
+            RecoveryPlan.Of(new RecoveryFindings { Keys = Keys, Reports = [Node(1, record), Node(2, record), anew], HeldCluster = anew.Cluster }, 1).Refusals;
         Assert.Equal(2, refusals.Count);
         Assert.StartsWith("node 3 belongs to another cluster or lineage than node 1 (anew,", refusals[0], StringComparison.Ordinal);
         Assert.StartsWith("the coordinator has another cluster of this name (anew,", refusals[1], StringComparison.Ordinal);
-        Assert.All(refusals, static line => Assert.Contains($"move their data directories away, delete its keys (etcdctl del --prefix {Keys}), and run this again", line, StringComparison.Ordinal));
+        Assert.All(refusals, static line => Assert.Contains(
+            $"move their data directories away, delete its keys (etcdctl del --prefix {Keys}), and run this again", line, StringComparison.Ordinal));
     }
 
     [Fact]
     public void Of_AnOldCopyOfADirectory_IsFoundByWhatOthersKnowOfItsStarts()
     {
         var record = Record(1, [1, 2, 3]);
-        Assert.Contains(Plan(Node(1, record, knows: [(2, 6UL << 32)]), Node(2, record), Node(3, record)).Refusals, static line => line.StartsWith("node 2 runs on an old copy", StringComparison.Ordinal));
+        Assert.Contains(Plan(Node(1, record, knows: [(2, 6UL << 32)]), Node(2, record), Node(3, record)).Refusals, static line => line.StartsWith(
+            "node 2 runs on an old copy", StringComparison.Ordinal));
     }
 
-    /// <summary>The coordinator's data is lost again. A node without which it was rebuilt before is still an old copy; one that took part and has not heard of the end is not.</summary>
+    /// <summary>
+    /// The coordinator's data is lost again. A node without which it was rebuilt before is still an old copy; one that took part and has not heard of the end
+    /// is not.
+    /// </summary>
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
@@ -400,7 +435,8 @@ public sealed class RecoveryPlanTests
         foreach (var joined in reports.Where(static report => report.Node != 3))
             joined.Cluster.Absent.Add(3);
         Assert.Empty(Plan(reports).Refusals);
-        Assert.Contains(Plan([2], reports[0], reports[2], reports[3]).Refusals, static line => line.StartsWith("only 1 of the 3 voters", StringComparison.Ordinal));
+        Assert.Contains(
+            Plan([2], reports[0], reports[2], reports[3]).Refusals, static line => line.StartsWith("only 1 of the 3 voters", StringComparison.Ordinal));
         reports[2].Replicas[0].PromisedLeader = 77;
         Assert.Contains(Plan(reports).Refusals, static line => line.Contains("has followed replica 4d", StringComparison.Ordinal));
     }
@@ -414,7 +450,8 @@ public sealed class RecoveryPlanTests
         (left.Replicas[1].Absent, left.EpochFloor) = (true, 9 * Gap);
         // That one was made without node 2, and put what it knew of its starts.
         var starts = new Dictionary<NodeId, NodeStarts> { [new(2)] = Start(5 + Gap) };
-        var plan = RecoveryPlan.Of(new RecoveryFindings { Reports = [Node(1, newest), Node(2, newest), Node(3, Record(3, [1, 2, 3])), Node(4, newest)], HeldShards = [left], HeldStarts = starts }, 1);
+        var plan = RecoveryPlan.Of(new RecoveryFindings { Reports = [Node(1, newest), Node(2, newest), Node(3, Record(3, [1, 2, 3])), Node(4, newest)],
+            HeldShards = [left], HeldStarts = starts }, 1);
         Assert.Empty(plan.Refusals);
         Assert.Equal(2UL, plan.Number);
         var record = plan.Shards.Single().Record;
@@ -487,49 +524,53 @@ public sealed class RecoveryPlanTests
     private static ClusterRecord Cluster(ulong recovery) => new() { ClusterId = "c1", Lineage = History, Recovery = recovery };
 
     // The replica on node N has the id N.
-    private static ShardRecord Record(ulong generation, uint[] nodes, ulong epoch = 5, ulong leader = 0, uint[]? learners = null, ulong[]? removed = null, uint shard = 0, ulong recovery = 0) => new()
-    {
-        Shard = shard,
-        Generation = generation,
-        Epoch = epoch,
-        Leader = leader,
-        Lineage = History,
-        Recovery = recovery,
-        Replicas =
+    private static ShardRecord Record(
+        ulong generation, uint[] nodes, ulong epoch = 5, ulong leader = 0, uint[]? learners = null, ulong[]? removed = null, uint shard = 0,
+        ulong recovery = 0) => new()
         {
-            nodes.Select(static node => new ReplicaRecord { Replica = node, Node = node, Created = true }),
-            (learners ?? []).Select(static node => new ReplicaRecord { Replica = node, Node = node, Created = true, Learner = true }),
-        },
-        Removed = { removed ?? [] },
-    };
+            Shard = shard,
+            Generation = generation,
+            Epoch = epoch,
+            Leader = leader,
+            Lineage = History,
+            Recovery = recovery,
+            Replicas =
+            {
+                nodes.Select(static node => new ReplicaRecord { Replica = node, Node = node, Created = true }),
+                (learners ?? []).Select(static node => new ReplicaRecord { Replica = node, Node = node, Created = true, Learner = true }),
+            },
+            Removed = { removed ?? [] },
+        };
 
     private static NodeReport Node(uint node, params ShardRecord[] records) => ReportOf(node, records, promised: 5);
 
-    private static NodeReport Node(uint node, ShardRecord record, ulong promised = 5, ulong promisedTo = 0, ulong leaseMs = 600, (uint Node, ulong Incarnation)[]? knows = null) =>
-        ReportOf(node, [record], promised, promisedTo, leaseMs, knows);
+    private static NodeReport Node(
+        uint node, ShardRecord record, ulong promised = 5, ulong promisedTo = 0, ulong leaseMs = 600, (uint Node, ulong Incarnation)[]? knows = null) =>
+            ReportOf(node, [record], promised, promisedTo, leaseMs, knows);
 
-    private static NodeReport ReportOf(uint node, ShardRecord[] records, ulong promised, ulong promisedTo = 0, ulong leaseMs = 600, (uint Node, ulong Incarnation)[]? knows = null) => new()
-    {
-        Node = node,
-        Starts = Start(5),
-        Cluster = Cluster(records[0].Recovery),
-        Coordinator = new CoordinatorState(),
-        Nodes = { (knows ?? []).Select(static known => new NodeRecord { Node = known.Node, Incarnation = known.Incarnation }) },
-        Shards = { records },
-        Replicas =
+    private static NodeReport ReportOf(
+        uint node, ShardRecord[] records, ulong promised, ulong promisedTo = 0, ulong leaseMs = 600, (uint Node, ulong Incarnation)[]? knows = null) => new()
         {
-            records.Select(record => new KeptReplica
+            Node = node,
+            Starts = Start(5),
+            Cluster = Cluster(records[0].Recovery),
+            Coordinator = new CoordinatorState(),
+            Nodes = { (knows ?? []).Select(static known => new NodeRecord { Node = known.Node, Incarnation = known.Incarnation }) },
+            Shards = { records },
+            Replicas =
             {
-                Shard = record.Shard,
-                Replica = node,
-                PromisedEpoch = promised,
-                PromisedLeader = promisedTo,
-                Generation = record.Generation,
-                Recovery = record.Recovery,
-                LeaseLongestMs = leaseMs,
-            }),
-        },
-    };
+                records.Select(record => new KeptReplica
+                {
+                    Shard = record.Shard,
+                    Replica = node,
+                    PromisedEpoch = promised,
+                    PromisedLeader = promisedTo,
+                    Generation = record.Generation,
+                    Recovery = record.Recovery,
+                    LeaseLongestMs = leaseMs,
+                }),
+            },
+        };
 
     private static NodeReport Leads(NodeReport report, ulong epoch)
     {

@@ -15,7 +15,8 @@ internal sealed class RefusingCoordinator(ICoordinator inner, string key, int re
     public override Task<CompareAndSetResult> CompareAndSetAsync(
         string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
         changed == key && Interlocked.Decrement(ref _left) >= 0
-            ? throw new CoordinatorUnavailableException("The coordinator refused a request, which changed nothing: ResourceExhausted etcdserver: too many requests")
+            ? throw new CoordinatorUnavailableException(
+                "The coordinator refused a request, which changed nothing: ResourceExhausted etcdserver: too many requests")
             : base.CompareAndSetAsync(changed, expectedRevision, value, lease, guardedBy, cancellationToken);
 
     public override ValueTask DisposeAsync() => Inner.DisposeAsync();

@@ -59,7 +59,8 @@ public sealed class RejoinTests
         {
             var refusal = await RefusalAsync(cluster, cluster.OptionsOf(node));
             Assert.Matches("which led shard [01] last, is not running|has no leader on another node", refusal);
-            Assert.All(Enumerable.Range(0, Shards), shard => Assert.True(Directory.Exists(FolderOf(cluster, node, (uint)shard)), "a refused directory is unchanged"));
+            Assert.All(
+                Enumerable.Range(0, Shards), shard => Assert.True(Directory.Exists(FolderOf(cluster, node, (uint)shard)), "a refused directory is unchanged"));
         }
 
         GiveNewestBack(cluster, 1);
@@ -102,9 +103,11 @@ public sealed class RejoinTests
         if (copy)
             EtcdMembers.CopyFolder(cluster.DirectoryOf(1), other.DataDirectory);
         await cluster.StartNodeAsync(1);
-        await Eventually.TrueAsync(() => cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1", CancellationToken.None).Result.Value is not null, "it is registered");
+        await Eventually.TrueAsync(
+            () => cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1", CancellationToken.None).Result.Value is not null, "it is registered");
         // A machine that stalls may lose the node's registration for a moment.
-        await Eventually.TrueAsync(() => Regex.IsMatch(RefusalOf(cluster, other).Result, "Node 1 is already running|node 1 is registered at"), "it is refused while the node runs");
+        await Eventually.TrueAsync(
+            () => Regex.IsMatch(RefusalOf(cluster, other).Result, "Node 1 is already running|node 1 is registered at"), "it is refused while the node runs");
         Assert.False(Directory.Exists(Path.Combine(other.DataDirectory, "aside")));
         // The refused start did not count, so the node's own directory is still the newest.
         await cluster.StopNodeAsync(1);
@@ -134,11 +137,13 @@ public sealed class RejoinTests
         (record.Replicas[0].Created, record.Replicas[0].Creator) = (false, 0);
         await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(new(0)), read.ModRevision, RecordText.Format(record), 0, CancellationToken.None);
         var coordinator = new MarkedByAnother(cluster.Coordinator, cluster.Keys.Shard(new(0)));
-        await using var host = await NodeHost.StartAsync(cluster.OptionsOf(1), coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        await using var host = await NodeHost.StartAsync(
+            cluster.OptionsOf(1), coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = global::Grpc.Net.Client.GrpcChannel.ForAddress(host.Address);
         ReplicaStatus? replica = null;
         await Eventually.TrueAsync(
-            () => (replica = new Cluster.ClusterClient(channel.Calls()).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not Role.Opening }, "the replica has a status");
+            () => (replica = new Cluster.ClusterClient(channel.Calls())
+                .GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not Role.Opening }, "the replica has a status");
         Assert.Equal((Role.Failed, "lost: another process of this node created it."), (replica!.Role, replica.Failure));
         Assert.False(Directory.Exists(FolderOf(cluster, 1, 0)), "its directory must not be opened by the next process");
     }
@@ -221,8 +226,11 @@ public sealed class RejoinTests
     private static async Task StartInterruptedAsync(NodeCluster cluster, NodeOptions options, bool isCounted)
     {
         var coordinator = new KilledAsItCounts(cluster.Coordinator, cluster.Keys.Starts(new(1)), isCounted);
-        await Eventually.TrueAsync(() => cluster.Coordinator.GetAsync(cluster.Keys.Node(new(1)), CancellationToken.None).Result.Value is null, "the registration of the last process ends");
-        await Assert.ThrowsAsync<KilledException>(() => NodeHost.StartAsync(options, coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
+        await Eventually.TrueAsync(
+            () => cluster.Coordinator.GetAsync(cluster.Keys.Node(new(1)), CancellationToken.None).Result.Value is null,
+            "the registration of the last process ends");
+        await Assert.ThrowsAsync<KilledException>(
+            () => NodeHost.StartAsync(options, coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
     }
 
     // Copies the node's directory and starts the node once more.
@@ -256,13 +264,15 @@ public sealed class RejoinTests
     {
         var refusal = "";
         await Eventually.TrueAsync(
-            () => !(refusal = RefusalOf(cluster, options with { RejoinWaitMax = TimeSpan.Zero }).Result).Contains("is registered at", StringComparison.Ordinal), "the last process' registration ends");
+            () => !(refusal = RefusalOf(cluster, options with { RejoinWaitMax = TimeSpan.Zero }).Result).Contains("is registered at", StringComparison.Ordinal),
+            "the last process' registration ends");
         return refusal;
     }
 
     private static async Task<string> RefusalOf(NodeCluster cluster, NodeOptions options)
     {
-        var refused = await Assert.ThrowsAnyAsync<Exception>(() => NodeHost.StartAsync(options, cluster.Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
+        var refused = await Assert.ThrowsAnyAsync<Exception>(
+            () => NodeHost.StartAsync(options, cluster.Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
         Assert.True(refused is StaleDirectoryException or NodeRunsAlreadyException, refused.ToString());
         return refused.Message;
     }
@@ -274,7 +284,8 @@ public sealed class RejoinTests
     }
 
     private static async Task<IReadOnlyList<ShardRecord>> RecordsAsync(NodeCluster cluster) =>
-        [.. (await cluster.Coordinator.ListAsync(cluster.Keys.Shards, CancellationToken.None)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!)).OrderBy(record => record.Shard)];
+        [.. (await cluster.Coordinator.ListAsync(cluster.Keys.Shards, CancellationToken.None)).Entries
+            .Select(entry => RecordText.Parse<ShardRecord>(entry.Value!)).OrderBy(record => record.Shard)];
 
     private static async Task RebuiltAsync(NodeCluster cluster, uint node, IReadOnlyList<ShardRecord> before)
     {
@@ -286,11 +297,13 @@ public sealed class RejoinTests
                     && now.Replicas.Any(replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }),
                 $"node {node} has a new voter of shard {record.Shard}");
             await Eventually.TrueAsync(
-                () => DigestOf(cluster, node, record.Shard) is { IsEmpty: false } digest && digest == DigestOf(cluster, node == 1 ? 2u : 1u, record.Shard), $"node {node} holds what the others hold");
+                () => DigestOf(cluster, node, record.Shard) is { IsEmpty: false } digest && digest == DigestOf(cluster, node == 1 ? 2u : 1u, record.Shard),
+                $"node {node} holds what the others hold");
         }
     }
 
-    private static ByteString? DigestOf(NodeCluster cluster, uint node, uint shard) => cluster.StatusOfAsync(node, digest: true, shard).Result.Replicas.SingleOrDefault()?.Digest;
+    private static ByteString? DigestOf(NodeCluster cluster, uint node, uint shard) =>
+        cluster.StatusOfAsync(node, digest: true, shard).Result.Replicas.SingleOrDefault()?.Digest;
 
     private static string FolderOf(NodeCluster cluster, uint node, uint shard) => Path.Combine(cluster.DirectoryOf(node), "shards", $"{shard}");
 
@@ -303,7 +316,8 @@ public sealed class RejoinTests
     {
         private bool _isCounted;
 
-        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
+        public override async Task<CompareAndSetResult> CompareAndSetAsync(
+            string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
         {
             if (changed != key || _isCounted)
                 return await base.CompareAndSetAsync(changed, expectedRevision, value, lease, guardedBy, cancellationToken);
@@ -318,7 +332,8 @@ public sealed class RejoinTests
     /// <summary>Ends the process when it asks to count a start, before or after the coordinator does so.</summary>
     private sealed class KilledAsItCounts(ICoordinator inner, string key, bool isCounted) : PassingCoordinator(inner)
     {
-        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
+        public override async Task<CompareAndSetResult> CompareAndSetAsync(
+            string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
         {
             if (changed != key)
                 return await base.CompareAndSetAsync(changed, expectedRevision, value, lease, guardedBy, cancellationToken);
@@ -333,7 +348,8 @@ public sealed class RejoinTests
     /// <summary>Always marks the replica as another process first.</summary>
     private sealed class MarkedByAnother(ICoordinator inner, string key) : PassingCoordinator(inner)
     {
-        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
+        public override async Task<CompareAndSetResult> CompareAndSetAsync(
+            string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
         {
             var read = await GetAsync(key, cancellationToken);
             if (changed == key && RecordText.Parse<ShardRecord>(read.Value!) is { Replicas: [{ Created: false } made] } record)

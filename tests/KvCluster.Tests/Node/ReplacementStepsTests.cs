@@ -65,7 +65,8 @@ public sealed class ReplacementStepsTests
         Assert.Equal(
             new Replacement(default, new(3), new(3)), ReplacementSteps.Own(Record(Voter(1), Voter(2), Learner(3)), new(3), new(33), isLost: false, Voters));
         Assert.Equal(
-            new Replacement(default, new(3), new(3)) { Lost = new(33) }, ReplacementSteps.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(33), isLost: true, Voters));
+            new Replacement(default, new(3), new(3)) { Lost = new(33) },
+            ReplacementSteps.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(33), isLost: true, Voters));
         Assert.Null(ReplacementSteps.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(34), isLost: true, Voters));
     }
 

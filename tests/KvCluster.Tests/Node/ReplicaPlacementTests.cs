@@ -24,20 +24,23 @@ public sealed class ReplicaPlacementTests
 
         await cluster.StartNodeAsync(4);
         await cluster.StartNodeAsync(5);
-        await Eventually.TrueAsync(() => HeldAsync(cluster).Result is var held && held.Max() - held.Min() <= 1 && held.Sum() == 9, "nine replicas are spread over five nodes");
+        await Eventually.TrueAsync(
+            () => HeldAsync(cluster).Result is var held && held.Max() - held.Min() <= 1 && held.Sum() == 9, "nine replicas are spread over five nodes");
 
         var left = await PlaceAsync(cluster, new PlaceRequest { StayUpTo = 3 });
         Assert.Equal([4u, 5u], left.Leaving.Select(node => node.Node));
         await Eventually.TrueAsync(() => HeldAsync(cluster).Result is [3, 3, 3, 0, 0], "all replicas are back on three nodes");
         // The node that answers sees the last record a moment later.
-        await Eventually.TrueAsync(() => PlaceAsync(cluster, new PlaceRequest()).Result.Leaving.All(static node => node.Replicas == 0), "no replica is counted on the nodes that leave");
+        await Eventually.TrueAsync(() => PlaceAsync(cluster, new PlaceRequest()).Result.Leaving.All(static node => node.Replicas == 0), "no replica is counted "
+            + "on the nodes that leave");
         await cluster.StopNodeAsync(4);
         await cluster.StopNodeAsync(5);
         await Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3], "the map names no node that left");
         Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
         foreach (var (key, shard) in Keys)
         {
-            var got = await cluster.KvOf(await cluster.LeaderOfAsync(shard)).GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8(key) }, deadline: DateTime.UtcNow.AddSeconds(60));
+            var got = await cluster.KvOf(await cluster.LeaderOfAsync(shard))
+                .GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8(key) }, deadline: DateTime.UtcNow.AddSeconds(60));
             Assert.Equal(key, got.Value.ToStringUtf8());
         }
 
@@ -68,16 +71,20 @@ public sealed class ReplicaPlacementTests
         Assert.True((await RecordAsync()).Paused);
         Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
 
-        async Task<PlacementRecord> RecordAsync() => RecordText.Parse<PlacementRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Placement, CancellationToken.None)).Value!);
+        async Task<PlacementRecord> RecordAsync() =>
+            RecordText.Parse<PlacementRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Placement, CancellationToken.None)).Value!);
     }
 
     [Fact]
     public async Task Place_WithFewerNodesThanReplicas_ChangesNothing()
     {
         await using var cluster = await NodeCluster.StartAsync(3);
-        await Eventually.TrueAsync(() => cluster.Coordinator.ListAsync(cluster.Keys.Nodes, CancellationToken.None).Result.Entries.Count >= 6, "three nodes are registered");
+        await Eventually.TrueAsync(
+            () => cluster.Coordinator.ListAsync(cluster.Keys.Nodes, CancellationToken.None).Result.Entries.Count >= 6, "three nodes are registered");
         var failure = await Assert.ThrowsAsync<RpcException>(() => PlaceAsync(cluster, new PlaceRequest { Leave = { 3 } }));
-        Assert.Equal((StatusCode.FailedPrecondition, "Nothing was changed: only 2 nodes would remain, but every shard has 3 replicas."), (failure.StatusCode, failure.Status.Detail));
+        Assert.Equal(
+            (StatusCode.FailedPrecondition, "Nothing was changed: only 2 nodes would remain, but every shard has 3 replicas."),
+            (failure.StatusCode, failure.Status.Detail));
         Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
     }
 
@@ -114,12 +121,14 @@ public sealed class ReplicaPlacementTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
         await using var failing = new Failing(cluster.Coordinator, cluster.Keys.Placement);
-        await using var node = await NodeHost.StartAsync(cluster.OptionsOf(1), failing, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        await using var node = await NodeHost.StartAsync(
+            cluster.OptionsOf(1), failing, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(node.Address);
         var admin = new Admin.V1.Admin.AdminClient(channel.Calls());
 
         failing.AtChanges = true;
-        await Refusal.ExpectAsync(() => PlaceAsync(new PlaceRequest { Paused = true }), StatusCode.Unknown, "OUTCOME_UNKNOWN", "may or may not have been made: it is gone. Repeat the call");
+        await Refusal.ExpectAsync(() => PlaceAsync(new PlaceRequest { Paused = true }), StatusCode.Unknown, "OUTCOME_UNKNOWN", "may or may not have been made: "
+            + "it is gone. Repeat the call");
         failing.AtReads = true;
         await Refusal.ExpectAsync(() => PlaceAsync(new PlaceRequest()), StatusCode.FailedPrecondition, "NOT_PLACED", "Nothing was changed: it is gone.");
         (failing.AtReads, failing.AtChanges) = (false, false);
@@ -135,7 +144,8 @@ public sealed class ReplicaPlacementTests
         await using var cluster = await NodeCluster.StartAsync(1);
         var held = await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None);
         await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Cluster, held.ModRevision, null, 0, CancellationToken.None);
-        await Refusal.ExpectAsync(() => PlaceAsync(cluster, new PlaceRequest { Paused = true }), StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {CoordinatorGuard.WhyNotChanged}.");
+        await Refusal.ExpectAsync(() => PlaceAsync(cluster, new PlaceRequest { Paused = true }), StatusCode.FailedPrecondition, "NOT_PLACED", "Nothing was "
+            + $"changed: {CoordinatorGuard.WhyNotChanged}.");
         Assert.Null((await cluster.Coordinator.GetAsync(cluster.Keys.Placement, CancellationToken.None)).Value);
     }
 
@@ -144,7 +154,8 @@ public sealed class ReplicaPlacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Placement, 0, "no record", 0, CancellationToken.None);
-        await Refusal.ExpectAsync(() => PlaceAsync(cluster, new PlaceRequest()), StatusCode.FailedPrecondition, "NOT_PLACED", "The coordinator holds a PlacementRecord that cannot be read");
+        await Refusal.ExpectAsync(() => PlaceAsync(cluster, new PlaceRequest()), StatusCode.FailedPrecondition, "NOT_PLACED", "The coordinator holds a "
+            + "PlacementRecord that cannot be read");
     }
 
     private static readonly (string Key, uint Shard)[] Keys = [("a", 0), ("g", 1), ("q", 2)];

@@ -45,7 +45,8 @@ public sealed class ReplicaReplacementTests
             await cluster.StartNodeAsync(1);
             ReplicaStatus? status = null;
             // The node reports no replicas until it has read which ones it has.
-            await Eventually.TrueAsync(() => (status = cluster.StatusOfAsync(1).Result.Replicas.SingleOrDefault()) is { Role: not Role.Opening }, "the replica has a status");
+            await Eventually.TrueAsync(
+                () => (status = cluster.StatusOfAsync(1).Result.Replicas.SingleOrDefault()) is { Role: not Role.Opening }, "the replica has a status");
             Assert.Equal(Role.Failed, status!.Role);
             Assert.EndsWith("a test does not believe it.", status.Failure, StringComparison.Ordinal);
         }
@@ -77,7 +78,8 @@ public sealed class ReplicaReplacementTests
             }
         }));
         Assert.True(refusals.Count(refused => refused is null) <= 1, "more than one replica of three was taken out of service");
-        Assert.All(refusals.OfType<RpcException>(), refused => Assert.Equal((StatusCode.FailedPrecondition, "NOT_QUARANTINED"), (refused.StatusCode, ReasonOf(refused))));
+        Assert.All(refusals.OfType<RpcException>(), refused => Assert.Equal(
+            (StatusCode.FailedPrecondition, "NOT_QUARANTINED"), (refused.StatusCode, ReasonOf(refused))));
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("1") });
     }
 
@@ -92,7 +94,8 @@ public sealed class ReplicaReplacementTests
         await cluster.StopNodeAsync(others[0]);
         foreach (var node in (uint[])[leader, others[1]])
         {
-            await Eventually.TrueAsync(() => RefusalOf(node, force: false) is { } refused && ReasonOf(refused) == "NOT_QUARANTINED", $"node {node} keeps its replica");
+            await Eventually.TrueAsync(
+                () => RefusalOf(node, force: false) is { } refused && ReasonOf(refused) == "NOT_QUARANTINED", $"node {node} keeps its replica");
             Assert.NotEqual(Role.Failed, (await cluster.StatusOfAsync(node)).Replicas.Single().Role);
         }
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("still"), Value = ByteString.CopyFromUtf8("1") });
@@ -172,11 +175,14 @@ public sealed class ReplicaReplacementTests
         var to = FourthOf(before);
         await Eventually.TrueAsync(() => ReplacedAsync(cluster, from, to).Result, $"node {to} votes in the place of node {from}");
         var after = await cluster.RecordAsync();
-        Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from).Order(), after.Replicas.Select(replica => replica.Node).Order());
+        Assert.Equal(
+            before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from).Order(),
+            after.Replicas.Select(replica => replica.Node).Order());
         Assert.DoesNotContain(after.Replicas, replica => replica.Learner);
         await Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old directory is retired");
         var left = before.Replicas.Single(replica => replica.Node == from).Replica;
-        Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "retired", $"0-{left:x16}")), "the retired directory is kept until its space is needed");
+        Assert.True(
+            Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "retired", $"0-{left:x16}")), "the retired directory is kept until its space is needed");
         await SameContentAsync(cluster, to, await cluster.LeaderOfAsync(0));
     }
 
@@ -198,9 +204,11 @@ public sealed class ReplicaReplacementTests
         await Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old directory is retired");
         await SameContentAsync(cluster, to, await cluster.LeaderOfAsync(0));
         var newest = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(new(0)), CancellationToken.None);
-        Assert.Equal(SetOutcome.Won, (await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(new(0)), newest.ModRevision, RecordText.Format(before), 0, CancellationToken.None)).Outcome);
+        Assert.Equal(SetOutcome.Won, (await cluster.Coordinator.CompareAndSetAsync(
+            cluster.Keys.Shard(new(0)), newest.ModRevision, RecordText.Format(before), 0, CancellationToken.None)).Outcome);
         await Eventually.TrueAsync(
-            () => cluster.StatusOfAsync(to, shard: 0).Result.Replicas is [{ Detail.Decisions: var decisions }] && decisions.Any(line => line.Alarm), $"node {to} raises an alarm");
+            () => cluster.StatusOfAsync(to, shard: 0).Result.Replicas is [{ Detail.Decisions: var decisions }] && decisions.Any(line => line.Alarm),
+            $"node {to} raises an alarm");
         Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(to), "shards", "0")), "the directory of a voter was retired");
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("1") });
         await SameContentAsync(cluster, to, await cluster.LeaderOfAsync(0));
@@ -218,11 +226,15 @@ public sealed class ReplicaReplacementTests
         Assert.Contains("node 99 has no voter of the shard", await RefusalAsync(99, to), StringComparison.Ordinal);
         await cluster.StopNodeAsync(to);
         // Its stream may be open for some moments yet. A replacement begun then waits for a learner that nobody creates.
-        await Eventually.TrueAsync(() => RefusalAsync(99, to).Result is var why && (why.Contains("there is no node", StringComparison.Ordinal) || why.Contains("is not connected", StringComparison.Ordinal)), "the leader knows that the node is gone");
+        await Eventually.TrueAsync(
+            () => RefusalAsync(99, to).Result is var why
+                && (why.Contains("there is no node", StringComparison.Ordinal) || why.Contains("is not connected", StringComparison.Ordinal)),
+            "the leader knows that the node is gone");
         Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Replica));
 
         async Task<string> RefusalAsync(uint from, uint target) => (await Assert.ThrowsAsync<RpcException>(
-            async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = target }))).Status.Detail;
+            async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0))
+                .ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = target }))).Status.Detail;
     }
 
     /// <summary>The leadership was transferred for a replacement that the next leader then refused, so writers waited for nothing.</summary>
@@ -239,7 +251,8 @@ public sealed class ReplicaReplacementTests
         Assert.Contains($"node {leader} has no learner of the shard", await RefusalAsync(null), StringComparison.Ordinal);
         Assert.Contains("there is no node 99", await RefusalAsync(99), StringComparison.Ordinal);
         await cluster.StopNodeAsync(others[0]);
-        await Eventually.TrueAsync(() => RefusalAsync(others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
+        await Eventually.TrueAsync(
+            () => RefusalAsync(others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
         Assert.Contains("of the 2 voters that would remain, only 1 follow closely", await RefusalAsync(leader), StringComparison.Ordinal);
         Assert.Equal((before.Epoch, before.Generation), (await cluster.RecordAsync() is var after ? (after.Epoch, after.Generation) : default));
 
@@ -267,13 +280,17 @@ public sealed class ReplicaReplacementTests
         var leader = await cluster.LeaderOfAsync(0);
         var from = before.Replicas.First(replica => replica.Node != leader);
         var to = FourthOf(before);
-        await Eventually.TrueAsync(() => !WhyNot(99, to).Contains("no node", StringComparison.Ordinal) && !WhyNot(99, to).Contains("not connected", StringComparison.Ordinal), "the leader knows the node");
+        await Eventually.TrueAsync(
+            () => !WhyNot(99, to).Contains("no node", StringComparison.Ordinal) && !WhyNot(99, to).Contains("not connected", StringComparison.Ordinal),
+            "the leader knows the node");
         var admin = cluster.AdminOf(leader);
         await Task.WhenAll(Enumerable.Range(0, 5).Select(_ => admin.ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = from.Node, ToNode = to })));
         await admin.ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = from.Node, ToNode = to });
         var after = await cluster.RecordAsync();
         Assert.Equal([from.Replica], after.Removed.Except(before.Removed));
-        Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from.Node).Order(), after.Replicas.Select(replica => replica.Node).Order());
+        Assert.Equal(
+            before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from.Node).Order(),
+            after.Replicas.Select(replica => replica.Node).Order());
         Assert.DoesNotContain(after.Replicas, replica => replica.Learner);
 
         string WhyNot(uint node, uint target) => Assert.Throws<RpcException>(
@@ -293,7 +310,8 @@ public sealed class ReplicaReplacementTests
         await Eventually.TrueAsync(
             () =>
             {
-                why = Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = 99, ToNode = to })).Result.Status.Detail;
+                why = Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0))
+                    .ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = 99, ToNode = to })).Result.Status.Detail;
                 return cluster.RecordAsync().Result.Replicas.Any(replica => replica is { Replica: 77, Created: true });
             },
             "the learner is there");
@@ -312,7 +330,8 @@ public sealed class ReplicaReplacementTests
         await LeaveALearnerAsync(cluster, free[0]);
         var from = before.Replicas.First(replica => replica.Node != cluster.LeaderOfAsync(0).Result).Node;
         await Eventually.TrueAsync(() => ReplacedAsync(cluster, from, free[1]).Result, $"node {free[1]} votes in the place of node {from}");
-        Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(free[1]).Where(node => node != from).Order(), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Node).Order());
+        Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(free[1]).Where(node => node != from).Order(), (await cluster.RecordAsync()).Replicas
+            .Select(replica => replica.Node).Order());
     }
 
     /// <summary>
@@ -362,7 +381,8 @@ public sealed class ReplicaReplacementTests
         var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
         var before = await cluster.RecordAsync();
         await cluster.StopNodeAsync(others[0]);
-        await Eventually.TrueAsync(() => RefusalAsync(99, others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
+        await Eventually.TrueAsync(
+            () => RefusalAsync(99, others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
         Assert.Contains("of the 2 voters that would remain, only 1 follow closely", await RefusalAsync(others[1], others[1]), StringComparison.Ordinal);
         Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Replica));
 
@@ -378,7 +398,8 @@ public sealed class ReplicaReplacementTests
         await cluster.AdminOf(await cluster.LeaderOfAsync(0)).PlaceAsync(new PlaceRequest { Paused = true });
         await cluster.ChangeRecordAsync(record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = node, Learner = true }));
         await Eventually.TrueAsync(
-            () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers.Any(follower => follower.Replica == 77), "the leader knows of the learner");
+            () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers.Any(
+                follower => follower.Replica == 77), "the leader knows of the learner");
     }
 
     // As an operator does: asks the leader, and asks again if the leader changed or a replica was slow for a moment.
@@ -387,7 +408,8 @@ public sealed class ReplicaReplacementTests
         try
         {
             if ((await cluster.RecordAsync()).Replicas.Any(replica => replica.Node == from))
-                await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = to }, deadline: DateTime.UtcNow + Eventually.Limit);
+                await cluster.AdminOf(await cluster.LeaderOfAsync(0))
+                    .ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = to }, deadline: DateTime.UtcNow + Eventually.Limit);
             return true;
         }
         catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)
@@ -411,7 +433,8 @@ public sealed class ReplicaReplacementTests
     {
         var old = before.Replicas.Single(replica => replica.Node == node).Replica;
         await Eventually.TrueAsync(
-            () => cluster.RecordAsync().Result.Replicas.Any(replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }),
+            () => cluster.RecordAsync().Result.Replicas
+                .Any(replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }),
             $"node {node} has a new voter");
         Assert.Contains(old, (await cluster.RecordAsync()).Removed);
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("1") });

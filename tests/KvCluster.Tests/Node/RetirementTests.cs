@@ -19,7 +19,8 @@ public sealed class RetirementTests
     [InlineData(4, 8, 120, true, false, "older")]
     [InlineData(6, 6, 120, true, false, "older")]
     [InlineData(6, 8, 99, true, false, "older")]
-    public void WhyNot_AllowsRetirementOnlyByANewerRecordThatListsTheReplicaAsRemoved(ulong generation, ulong epoch, long revision, bool isRemoved, bool isNamed, string? why)
+    public void WhyNot_AllowsRetirementOnlyByANewerRecordThatListsTheReplicaAsRemoved(
+        ulong generation, ulong epoch, long revision, bool isRemoved, bool isNamed, string? why)
     {
         var record = new ShardRecord { Generation = generation, Epoch = epoch };
         if (isRemoved)
@@ -84,7 +85,8 @@ public sealed class RetirementTests
             Directory.CreateDirectory(Path.Combine(folder.Path, name));
         Directory.SetLastWriteTimeUtc(Path.Combine(folder.Path, "1-b"), DateTime.UtcNow - TimeSpan.FromHours(1));
         var lacking = 1;
-        await using var retired = new RetiredReplicas(folder.Path, static () => (100, 100), NullLogger.Instance) { IsRoomLacking = () => Interlocked.Exchange(ref lacking, 0) == 1 };
+        await using var retired = new RetiredReplicas(
+            folder.Path, static () => (100, 100), NullLogger.Instance) { IsRoomLacking = () => Interlocked.Exchange(ref lacking, 0) == 1 };
         retired.MakeRoom(CancellationToken.None);
         await Eventually.TrueAsync(() => Directory.GetDirectories(folder.Path).Length == 2, "one is deleted");
         retired.MakeRoom(CancellationToken.None);

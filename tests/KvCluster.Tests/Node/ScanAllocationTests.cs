@@ -17,7 +17,8 @@ public sealed class ScanAllocationTests(KvApiTests.OneNode fixture) : IClassFixt
         var parts = new byte[1_000_000];
         for (var at = 0; at < parts.Length; at += 2)
             parts[at] = (ReadOptions.SeenFieldNumber << 3) | 2;
-        var far = new ReadOptions { Mode = ReadMode.Session, Seen = { new Position { Shard = 0, Etag = new V1.Etag { Epoch = ulong.MaxValue >> 1, Change = 1 } } } };
+        var far =
+            new ReadOptions { Mode = ReadMode.Session, Seen = { new Position { Shard = 0, Etag = new V1.Etag { Epoch = ulong.MaxValue >> 1, Change = 1 } } } };
         var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
         var method = new Method<byte[], byte[]>(MethodType.ServerStreaming, "kvcluster.v1.Kv", "Scan", bytes, bytes);
         // Two values of one message field are merged.
@@ -37,7 +38,9 @@ public sealed class ScanAllocationTests(KvApiTests.OneNode fixture) : IClassFixt
                 if (isServed)
                     Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
                 else
-                    Assert.Equal(StatusCode.DeadlineExceeded, (await Assert.ThrowsAsync<RpcException>(() => call.ResponseStream.MoveNext(CancellationToken.None))).StatusCode);
+                    Assert.Equal(
+                        StatusCode.DeadlineExceeded,
+                        (await Assert.ThrowsAsync<RpcException>(() => call.ResponseStream.MoveNext(CancellationToken.None))).StatusCode);
             });
         }
     }

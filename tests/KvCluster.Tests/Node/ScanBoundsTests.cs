@@ -28,7 +28,8 @@ public sealed class ScanBoundsTests
             // Replicas are measured at intervals. The change distinguishes a measurement with the scan from an earlier one.
             var change = (await cluster.PutAsync(new PutRequest { Key = Key(Keys) })).Position.Etag.Change;
             await Eventually.TrueAsync(
-                () => Record(listener, metrics, "kvcluster.node.shard.changes") >= change && metrics["kvcluster.node.store.readers"] == 0, "the snapshot of the scan that nobody reads is gone");
+                () => Record(listener, metrics, "kvcluster.node.shard.changes") >= change && metrics["kvcluster.node.store.readers"] == 0,
+                "the snapshot of the scan that nobody reads is gone");
         });
     }
 
@@ -52,7 +53,8 @@ public sealed class ScanBoundsTests
         await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(300), async deadline =>
         {
             // Only the header carries the deadline; the client knows of none.
-            using var call = new Kv.KvClient(channel.Calls()).Scan(new ScanRequest(), new Metadata { { TimeoutHeader.Metadata, $"{deadline.TotalMilliseconds}m" } });
+            using var call = new Kv.KvClient(channel.Calls())
+                .Scan(new ScanRequest(), new Metadata { { TimeoutHeader.Metadata, $"{deadline.TotalMilliseconds}m" } });
             var waited = Stopwatch.StartNew();
             var wasActive = false;
             for (; waited.Elapsed < deadline && !wasActive; wasActive = Value("kvcluster.node.request.active") == 1)

@@ -194,7 +194,8 @@ public sealed class SecretCertificatesTests : IAsyncLifetime
         await EnsureAsync(Now);
         _kubernetes.Script = (method, _) => method == "PATCH" ? (409, "the object has been modified") : null;
 
-        AssertOneLine(await Assert.ThrowsAsync<IOException>(() => EnsureAsync(Now.AddDays(300))), $"The secret '{Node}' was changed by others 5 times while it was to be written; this did not change it.");
+        AssertOneLine(await Assert.ThrowsAsync<IOException>(() => EnsureAsync(Now.AddDays(300))), $"The secret '{Node}' was changed by others 5 times while it "
+            + "was to be written; this did not change it.");
     }
 
     /// <summary>cert-manager may have made it, or the authority's secret was lost. The programs that run would not trust another authority.</summary>
@@ -204,7 +205,8 @@ public sealed class SecretCertificatesTests : IAsyncLifetime
         using var other = CertificateFolder.Authority("other");
         var foreign = other.Issue("router", ["kv.example"], Now.AddDays(-1), Now.AddDays(30));
         _kubernetes.Put(Router, ("ca.crt", other.CertificatePem), ("tls.crt", foreign.CertificatePem), ("tls.key", foreign.KeyPem));
-        AssertOneLine(await Assert.ThrowsAsync<IOException>(() => EnsureAsync(Now)), $"The secret '{Router}' has a certificate, but there is no secret '{Authority}' with its authority; nothing was changed.");
+        AssertOneLine(await Assert.ThrowsAsync<IOException>(() => EnsureAsync(Now)), $"The secret '{Router}' has a certificate, but there is no secret "
+            + $"'{Authority}' with its authority; nothing was changed.");
         Assert.Equal([Router], _kubernetes.Names);
 
         _kubernetes.Delete(Router);
@@ -212,7 +214,8 @@ public sealed class SecretCertificatesTests : IAsyncLifetime
         _kubernetes.Put(Router, ("ca.crt", other.CertificatePem), ("tls.crt", foreign.CertificatePem), ("tls.key", foreign.KeyPem));
         var before = Contents();
 
-        AssertOneLine(await Assert.ThrowsAsync<IOException>(() => EnsureAsync(Now.AddDays(300))), $"signed by CN=other, which is none of the authorities in '{Authority}'; no certificate was changed.");
+        AssertOneLine(await Assert.ThrowsAsync<IOException>(() => EnsureAsync(Now.AddDays(300))), "signed by CN=other, which is none of the authorities in "
+            + $"'{Authority}'; no certificate was changed.");
         Assert.Equal(before, Contents());
     }
 
@@ -248,7 +251,8 @@ public sealed class SecretCertificatesTests : IAsyncLifetime
         await EnsureAsync(Now);
         using var other = CertificateFolder.Authority();
         var certificates = _kubernetes.Secret(Authority).Data["ca.crt"];
-        foreach (var (key, why) in ((string, string)[])[(other.KeyPem, "'ca.key' is the key of none of the certificates in 'ca.crt'"), ("text", "cannot be used: ")])
+        foreach (var (key, why) in ((string, string)[])[(other.KeyPem, "'ca.key' is the key of none of the certificates in 'ca.crt'"),
+            ("text", "cannot be used: ")])
         {
             _kubernetes.Put(Authority, ("ca.crt", certificates), ("ca.key", key));
             AssertOneLine(await Assert.ThrowsAsync<IOException>(() => EnsureAsync(Now)), why);
@@ -330,7 +334,8 @@ public sealed class SecretCertificatesTests : IAsyncLifetime
         }
     }
 
-    private string Contents() => string.Join('\n', _kubernetes.Names.SelectMany(name => _kubernetes.Secret(name).Data.OrderBy(one => one.Key).Select(one => $"{name}/{one.Key}: {one.Value}")));
+    private string Contents() => string.Join(
+        '\n', _kubernetes.Names.SelectMany(name => _kubernetes.Secret(name).Data.OrderBy(one => one.Key).Select(one => $"{name}/{one.Key}: {one.Value}")));
 
     private X509Certificate2 CertificateOf(string secret) => X509Certificate2.CreateFromPem(_kubernetes.Secret(secret).Data["tls.crt"]);
 

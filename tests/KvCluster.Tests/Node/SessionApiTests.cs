@@ -102,7 +102,8 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
     {
         var opened = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k"), LifetimeMs = 1_000 });
         // A request of the session is no KeepAlive. It is refused as soon as the session has ended.
-        var put = new PutRequest { Key = Key("k"), RequestId = new RequestId { Session = opened.Session, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard } };
+        var put = new PutRequest { Key = Key(
+            "k"), RequestId = new RequestId { Session = opened.Session, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard } };
         await Eventually.TrueAsync(
             async () =>
             {
@@ -123,11 +124,14 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
     public async Task Sessions_ThatCannotBe_AreBadRequests()
     {
         foreach (var lifetime in (ulong[])[0, 999, 86_400_001, ulong.MaxValue])
-            await RefusedAsync(() => _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k"), LifetimeMs = lifetime }), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
+            await RefusedAsync(
+                () => _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k"), LifetimeMs = lifetime }), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
         foreach (var session in (ByteString[])[ByteString.Empty, ByteString.CopyFrom(new byte[16]), ByteString.CopyFrom(new byte[17])])
         {
-            await RefusedAsync(() => _kv.KeepAliveAsync(new KeepAliveRequest { Key = Key("k"), Sessions = { session } }), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
-            await RefusedAsync(() => _kv.EndSessionAsync(new EndSessionRequest { Key = Key("k"), Session = session }), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
+            await RefusedAsync(
+                () => _kv.KeepAliveAsync(new KeepAliveRequest { Key = Key("k"), Sessions = { session } }), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
+            await RefusedAsync(
+                () => _kv.EndSessionAsync(new EndSessionRequest { Key = Key("k"), Session = session }), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
         }
         var many = new KeepAliveRequest { Key = Key("k") };
         many.Sessions.AddRange(Enumerable.Repeat(Guess(), 10_001));
@@ -140,9 +144,13 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
     public async Task Put_WithAnInvalidId_IsToldWhichRuleItBreaks()
     {
         var id = await OpenAsync();
-        Assert.Contains("which are not all zero", await DetailAsync(new RequestId(id) { Session = ByteString.CopyFrom(new byte[16]) }), StringComparison.Ordinal);
-        Assert.Contains("from 1 to 9223372036854775807", await DetailAsync(new RequestId(id) { Sequence = ulong.MaxValue, LowestOpen = ulong.MaxValue }), StringComparison.Ordinal);
-        Assert.Contains("from 1 to 9223372036854775807", await DetailAsync(new RequestId(id) { Sequence = 1UL << 63, LowestOpen = 1UL << 63 }), StringComparison.Ordinal);
+        Assert.Contains(
+            "which are not all zero", await DetailAsync(new RequestId(id) { Session = ByteString.CopyFrom(new byte[16]) }), StringComparison.Ordinal);
+        Assert.Contains(
+            "from 1 to 9223372036854775807", await DetailAsync(new RequestId(id) { Sequence = ulong.MaxValue, LowestOpen = ulong.MaxValue }),
+            StringComparison.Ordinal);
+        Assert.Contains(
+            "from 1 to 9223372036854775807", await DetailAsync(new RequestId(id) { Sequence = 1UL << 63, LowestOpen = 1UL << 63 }), StringComparison.Ordinal);
         await PutAsync("k", new RequestId(id) { Sequence = long.MaxValue, LowestOpen = long.MaxValue });
 
         async Task<string> DetailAsync(RequestId bad)
@@ -189,7 +197,8 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
         var id = await OpenAsync();
         await _kv.PutAsync(new PutRequest { Key = Key("k"), Value = Bytes("first"), RequestId = id });
         await RefusedAsync(
-            () => _kv.PutAsync(new PutRequest { Key = Key("k"), Value = Bytes("second"), RequestId = id }), StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "no");
+            () => _kv.PutAsync(new PutRequest { Key = Key("k"), Value = Bytes("second"), RequestId = id }),
+            StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "no");
         await RefusedAsync(() => _kv.DeleteAsync(new DeleteRequest { Key = Key("k"), RequestId = id }), StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "no");
         Assert.Equal(Bytes("first"), (await ReadAsync("k")).Value);
     }
@@ -214,7 +223,8 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
 
     private ByteString Key(string name) => Bytes(_prefix + name);
 
-    private AsyncUnaryCall<PutResponse> PutAsync(string key, RequestId id) => _kv.PutAsync(new PutRequest { Key = Key(key), Value = Bytes("v"), RequestId = id });
+    private AsyncUnaryCall<PutResponse> PutAsync(string key, RequestId id) =>
+        _kv.PutAsync(new PutRequest { Key = Key(key), Value = Bytes("v"), RequestId = id });
 
     /// <summary>The id for the first request of a new session.</summary>
     private async Task<RequestId> OpenAsync()

@@ -5,7 +5,9 @@ using static Google.Protobuf.ByteString;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Callers that send their requests a byte at a time, to hold connections and memory with little effort (the attack of the program Slowloris).</summary>
+/// <summary>
+/// Callers that send their requests a byte at a time, to hold connections and memory with little effort (the attack of the program Slowloris).
+/// </summary>
 [Trait("Turn", "1")]
 public sealed class SlowCallerTests
 {

@@ -11,7 +11,10 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>An embedded coordinator behind etcd's API that, unlike the real server of one, sends snapshots: some random bytes and their checksum. It can fail as etcd does.</summary>
+/// <summary>
+/// An embedded coordinator behind etcd's API that, unlike the real server of one, sends snapshots: some random bytes and their checksum. It can fail as etcd
+/// does.
+/// </summary>
 internal sealed class SnapshotEtcd : IAsyncDisposable
 {
     private const int PagesBytes = 8_192;

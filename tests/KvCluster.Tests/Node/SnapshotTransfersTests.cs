@@ -228,7 +228,8 @@ public sealed class SnapshotTransfersTests : IDisposable
     {
         var source = _leader.Store.Checkpoints.OpenSource();
         var covers = _sender.Send(Receiver, source);
-        return (source, new Frame { ReceiverId = Receiver, SnapshotChunk = new SnapshotChunk { Covers = covers.ToWire(), BytesTotal = (ulong)source.BytesTotal } });
+        return (
+            source, new Frame { ReceiverId = Receiver, SnapshotChunk = new SnapshotChunk { Covers = covers.ToWire(), BytesTotal = (ulong)source.BytesTotal } });
     }
 
     private Frame Received()

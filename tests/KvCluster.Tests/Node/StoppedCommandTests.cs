@@ -20,7 +20,8 @@ public sealed class StoppedCommandTests
     public async Task Snapshot_StoppedBeforeItIsComplete_IsNoSuccess()
     {
         using var folder = new TemporaryDirectory();
-        Assert.Equal(ExitCodes.Unavailable, await CommandLine.SnapshotAsync(SettingsOf(NodeSettings.SnapshotTable, (NodeSettings.SnapshotDirectory.Name, folder.Path)), Stopped));
+        Assert.Equal(ExitCodes.Unavailable, await CommandLine.SnapshotAsync(
+            SettingsOf(NodeSettings.SnapshotTable, (NodeSettings.SnapshotDirectory.Name, folder.Path)), Stopped));
         Assert.Empty(Directory.GetFiles(folder.Path));
     }
 

@@ -11,7 +11,9 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Calls of a later version to a node or router of this one, as during an upgrade: they ended as UNIMPLEMENTED without a reason, or as the caller's mistake.</summary>
+/// <summary>
+/// Calls of a later version to a node or router of this one, as during an upgrade: they ended as UNIMPLEMENTED without a reason, or as the caller's mistake.
+/// </summary>
 public sealed class UnsupportedCallTests
 {
     private static readonly Marshaller<byte[]> Bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
@@ -57,9 +59,11 @@ public sealed class UnsupportedCallTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await using var router = await RouterOfAsync(cluster);
         using var channel = GrpcChannel.ForAddress(peer == "router" ? router.Address : peer == "node" ? cluster.AddressOf(1) : cluster.PeerAddressOf(1));
-        foreach (var (service, name) in ((string, string)[])[("kvcluster.v1.Kv", "Later"), ("kvcluster.later.v1.Later", "Call"), ("kvcluster.internal.v1.Placement", "Later")])
+        foreach (var (service, name) in ((string, string)[])[("kvcluster.v1.Kv", "Later"),
+            ("kvcluster.later.v1.Later", "Call"), ("kvcluster.internal.v1.Placement", "Later")])
         {
-            var refused = await Refusal.ExpectAsync(() => CallAsync(channel, service, name), StatusCode.Unimplemented, "UNSUPPORTED_BY_PEER", $"{service}/{name}");
+            var refused = await Refusal.ExpectAsync(
+                () => CallAsync(channel, service, name), StatusCode.Unimplemented, "UNSUPPORTED_BY_PEER", $"{service}/{name}");
             AssertUnsupported(refused, peer == "router" ? null : "1");
         }
     }
@@ -73,7 +77,10 @@ public sealed class UnsupportedCallTests
         await using var cluster = await NodeCluster.StartWithoutAdminAsync(1);
         await cluster.LeaderOfAsync(0);
         await using var router = await RouterOfAsync(cluster);
-        await using var client = new KvCluster.Client.KvClient(new KvCluster.Client.KvClientOptions { Endpoints = [isRouter ? router.Address : cluster.AddressOf(1)], Gateway = true, Timeout = Eventually.Limit });
+        await using var client = new KvCluster.Client.KvClient(new KvCluster.Client.KvClientOptions { Endpoints =
+        [
+            isRouter ? router.Address : cluster.AddressOf(1)
+        ], Gateway = true, Timeout = Eventually.Limit });
         var failure = await Assert.ThrowsAsync<KvCluster.Client.KvException>(() => client.Admin.PlaceAsync(paused: true));
         Assert.Equal(("NOT_SERVED_HERE", KvCluster.Client.ChangeOutcome.NotApplied), (failure.Reason, failure.Outcome));
         Assert.Contains("serve-admin", failure.Message, StringComparison.Ordinal);
@@ -110,5 +117,6 @@ public sealed class UnsupportedCallTests
         new Method<byte[], byte[]>(MethodType.Unary, service, name, Bytes, Bytes), null, new CallOptions(deadline: DateTime.UtcNow + Eventually.Limit), []);
 
     private static Task<RouterHost> RouterOfAsync(NodeCluster cluster) => RouterHost.StartAsync(
-        new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit },
+        new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
 }

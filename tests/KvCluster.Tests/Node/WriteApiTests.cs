@@ -6,7 +6,9 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>The calls that change keys and sets in other ways than by single puts and deletes, as their callers see them: one node, and two shards divided at "m".</summary>
+/// <summary>
+/// The calls that change keys and sets in other ways than by single puts and deletes, as their callers see them: one node, and two shards divided at "m".
+/// </summary>
 public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApiTests.OneNode>
 {
     private readonly Kv.KvClient _kv = fixture.Cluster.KvOf(1);
@@ -31,7 +33,8 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
         await PutAsync("n", long.MaxValue.ToString(CultureInfo.InvariantCulture));
         await RefusedAsync(() => IncrementCall(1), StatusCode.FailedPrecondition, "NUMBER_OVERFLOW");
         await RefusedAsync(
-            () => _kv.WriteAsync(new WriteRequest { WithResults = true, Operations = { Put("other", "v"), new Operation { Increment = new IncrementOperation { Key = Key("n"), By = 1 } } } }),
+            () => _kv.WriteAsync(new WriteRequest { WithResults = true,
+                Operations = { Put("other", "v"), new Operation { Increment = new IncrementOperation { Key = Key("n"), By = 1 } } } }),
             StatusCode.FailedPrecondition,
             "NUMBER_OVERFLOW");
         Assert.False((await GetAsync("other")).Found);
@@ -73,7 +76,8 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
         var session = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k"), LifetimeMs = 86_400_000 });
         await _kv.PutAsync(new PutRequest { Key = Key("n"), Value = Bytes("1"), Owner = session.Session, TtlMs = 86_400_000 });
         await IncrementAsync(1);
-        var numbered = await WriteOf(new Operation { Put = new PutOperation { Key = Key("queue/"), Owner = session.Session, Sequence = true } }, Put("free", "v"));
+        var numbered = await WriteOf(
+            new Operation { Put = new PutOperation { Key = Key("queue/"), Owner = session.Session, Sequence = true } }, Put("free", "v"));
         await _kv.PutAsync(new PutRequest { Key = Key("taken"), Owner = session.Session });
         await PutAsync("taken", "by nobody");
         Assert.Equal(2ul, (await _kv.EndSessionAsync(new EndSessionRequest { Key = Key("k"), Session = session.Session })).Deleted);
@@ -108,7 +112,8 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
         Assert.Equal((2ul, false), (all.Deleted, all.HasNextStart));
         Assert.False((await GetAsync("b/1")).Found);
         Assert.True((await GetAsync("c")).Found);
-        var beyond = await _kv.DeleteRangeAsync(new DeleteRangeRequest { Start = Key("c"), End = Bytes("z"), Conditions = { new Condition { Key = Key("c"), Exists = true } } });
+        var beyond = await _kv.DeleteRangeAsync(
+            new DeleteRangeRequest { Start = Key("c"), End = Bytes("z"), Conditions = { new Condition { Key = Key("c"), Exists = true } } });
         Assert.True(beyond.Deleted >= 1);
         Assert.Equal(Bytes("m"), beyond.NextStart);
         Assert.Equal(0ul, (await _kv.DeleteRangeAsync(new DeleteRangeRequest { Start = Key("y"), End = Key("x") })).Deleted);
@@ -141,7 +146,8 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
         // A put, an increment, a delete, a member, a numbered put, a range and a touch take a change.
         Assert.Equal([last - 6, last - 5, null, last - 4, last - 3, null, null, last - 2, null, last - 1, last], results.Select(result => result.Etag?.Change));
         Assert.Equal([null, 42L, null, null, 1L, 1L, 1L, null, null, 1L, null], results.Select(result => result.HasNumber ? result.Number : (long?)null));
-        Assert.Equal([null, null, null, true, false, true, false, null, null, null, true], results.Select(result => result.HasExisted ? result.Existed : (bool?)null));
+        Assert.Equal(
+            [null, null, null, true, false, true, false, null, null, null, true], results.Select(result => result.HasExisted ? result.Existed : (bool?)null));
         Assert.Equal(("a", Bytes("42"), results[1].Etag), (NameOf(results[2].Entries[0].Key), results[2].Entries[0].Value, results[2].Entries[0].Etag));
         Assert.Equal(($"q/{1:d20}", results[7].Etag), (NameOf(results[7].Entries[0].Key), results[7].Entries[0].Etag));
         Assert.Equal(("a", true, true), (NameOf(Assert.Single(results[8].Entries).Key), results[8].Entries[0].Value.IsEmpty, results[8].More));
@@ -219,7 +225,9 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
             new() { Key = Key("k"), Range = new RangeCondition { End = Key("l"), EtagGreatest = before } },
         ];
         foreach (var condition in failing)
-            Assert.Equal((false, 1u), await _kv.TransactAsync(new TransactRequest { Conditions = { holding[0], condition } }) is var answer ? (answer.Succeeded, answer.FailedCondition) : default);
+            Assert.Equal((false, 1u), await _kv.TransactAsync(new TransactRequest { Conditions = { holding[0], condition } }) is var answer
+                ? (answer.Succeeded, answer.FailedCondition)
+                : default);
     }
 
     [Fact]
@@ -246,18 +254,31 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
         await RefusedAsync(() => _kv.PutAsync(new PutRequest { Key = Key("k"), Owner = Bytes("short") }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => _kv.PutAsync(new PutRequest { Key = almostLongKey, Sequence = true }), StatusCode.InvalidArgument, "KEY_TOO_LONG");
         await RefusedAsync(() => _kv.DeleteRangeAsync(new DeleteRangeRequest()), StatusCode.InvalidArgument, "BAD_REQUEST");
-        await RefusedAsync(() => _kv.DeleteRangeAsync(new DeleteRangeRequest { End = ByteString.CopyFrom(new byte[2_050]) }), StatusCode.InvalidArgument, "KEY_TOO_LONG");
+        await RefusedAsync(
+            () => _kv.DeleteRangeAsync(new DeleteRangeRequest { End = ByteString.CopyFrom(new byte[2_050]) }), StatusCode.InvalidArgument, "KEY_TOO_LONG");
         await RefusedAsync(() => _kv.SetAddAsync(new SetAddRequest { Key = Key("s") }), StatusCode.InvalidArgument, "BAD_REQUEST");
-        await RefusedAsync(() => _kv.SetAddAsync(new SetAddRequest { Key = Key("s"), Members = { ByteString.Empty } }), StatusCode.InvalidArgument, "MEMBER_EMPTY");
-        await RefusedAsync(() => _kv.SetAddAsync(new SetAddRequest { Key = Key("s"), Members = { ByteString.CopyFrom(new byte[1_025]) } }), StatusCode.InvalidArgument, "MEMBER_TOO_LONG");
-        await RefusedAsync(() => _kv.SetAddAsync(new SetAddRequest { Key = Key("s"), Members = { Enumerable.Repeat(Bytes("m"), 10_001) } }), StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS");
-        await RefusedAsync(() => _kv.SetRemoveAsync(new SetRemoveRequest { Key = Key("s"), All = true, Members = { Bytes("m") } }), StatusCode.InvalidArgument, "BAD_REQUEST");
+        await RefusedAsync(
+            () => _kv.SetAddAsync(new SetAddRequest { Key = Key("s"), Members = { ByteString.Empty } }), StatusCode.InvalidArgument, "MEMBER_EMPTY");
+        await RefusedAsync(
+            () => _kv.SetAddAsync(new SetAddRequest { Key = Key("s"), Members = { ByteString.CopyFrom(new byte[1_025]) } }), StatusCode.InvalidArgument,
+            "MEMBER_TOO_LONG");
+        await RefusedAsync(
+            () => _kv.SetAddAsync(new SetAddRequest { Key = Key("s"), Members = { Enumerable.Repeat(Bytes("m"), 10_001) } }), StatusCode.InvalidArgument,
+            "TOO_MANY_OPERATIONS");
+        await RefusedAsync(
+            () => _kv.SetRemoveAsync(new SetRemoveRequest { Key = Key("s"), All = true, Members = { Bytes("m") } }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => _kv.TransactAsync(new TransactRequest()), StatusCode.InvalidArgument, "BAD_REQUEST");
-        await RefusedAsync(() => _kv.TransactAsync(new TransactRequest { Failure = { Enumerable.Repeat(Put("k", ""), 513) } }), StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS");
+        await RefusedAsync(
+            () => _kv.TransactAsync(new TransactRequest { Failure = { Enumerable.Repeat(Put("k", ""), 513) } }), StatusCode.InvalidArgument,
+            "TOO_MANY_OPERATIONS");
         await RefusedAsync(() => WriteOf(new Operation()), StatusCode.InvalidArgument, "BAD_REQUEST");
-        await RefusedAsync(() => _kv.WriteAsync(new WriteRequest { Operations = { new Operation { Get = new KeyOperation { Key = Key("k") } } } }), StatusCode.InvalidArgument, "BAD_REQUEST");
-        await RefusedAsync(() => WriteOf(new Operation { Scan = new RangeOperation { Start = Key("a"), Limit = 1_001 } }), StatusCode.InvalidArgument, "BAD_REQUEST");
-        await RefusedAsync(() => WriteOf(new Operation { Scan = new RangeOperation { Start = Key("b"), End = Key("a") } }), StatusCode.InvalidArgument, "BAD_REQUEST");
+        await RefusedAsync(
+            () => _kv.WriteAsync(new WriteRequest { Operations = { new Operation { Get = new KeyOperation { Key = Key("k") } } } }), StatusCode.InvalidArgument,
+            "BAD_REQUEST");
+        await RefusedAsync(
+            () => WriteOf(new Operation { Scan = new RangeOperation { Start = Key("a"), Limit = 1_001 } }), StatusCode.InvalidArgument, "BAD_REQUEST");
+        await RefusedAsync(
+            () => WriteOf(new Operation { Scan = new RangeOperation { Start = Key("b"), End = Key("a") } }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => WriteOf(new Operation { SetAdd = new SetOperation { Key = Key("s") } }), StatusCode.InvalidArgument, "MEMBER_EMPTY");
         await RefusedAsync(() => ConditionOf(new Condition { Key = Key("k"), Etag = new EtagComparison() }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => ConditionOf(new Condition { Key = Key("k"), Range = new RangeCondition() }), StatusCode.InvalidArgument, "BAD_REQUEST");
@@ -268,11 +289,21 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
     [Fact]
     public async Task Requests_OfSeveralShards_AreRefusedWithTheRoutes()
     {
-        await RefusedAsync(() => WriteOf(Put("k", ""), new Operation { Increment = new IncrementOperation { Key = Bytes("z") } }), StatusCode.FailedPrecondition, "SHARDS_DIFFER");
-        await RefusedAsync(() => WriteOf(Put("k", ""), new Operation { DeleteRange = new RangeOperation { Start = Key("a"), End = Bytes("n") } }), StatusCode.FailedPrecondition, "SHARDS_DIFFER");
-        await RefusedAsync(() => WriteOf(Put("k", ""), new Operation { Scan = new RangeOperation { Start = Bytes("z") } }), StatusCode.FailedPrecondition, "SHARDS_DIFFER");
-        await RefusedAsync(() => _kv.TransactAsync(new TransactRequest { Success = { Put("k", "") }, Failure = { new Operation { Delete = new DeleteOperation { Key = Bytes("z") } } } }), StatusCode.FailedPrecondition, "SHARDS_DIFFER");
-        await RefusedAsync(() => ConditionOf(new Condition { Key = Key("k"), Range = new RangeCondition { End = Bytes("n"), Keys = 1 } }), StatusCode.FailedPrecondition, "SHARDS_DIFFER");
+        await RefusedAsync(
+            () => WriteOf(Put("k", ""), new Operation { Increment = new IncrementOperation { Key = Bytes("z") } }), StatusCode.FailedPrecondition,
+            "SHARDS_DIFFER");
+        await RefusedAsync(
+            () => WriteOf(Put("k", ""), new Operation { DeleteRange = new RangeOperation { Start = Key("a"), End = Bytes("n") } }),
+            StatusCode.FailedPrecondition, "SHARDS_DIFFER");
+        await RefusedAsync(
+            () => WriteOf(Put("k", ""), new Operation { Scan = new RangeOperation { Start = Bytes("z") } }), StatusCode.FailedPrecondition, "SHARDS_DIFFER");
+        await RefusedAsync(
+            () => _kv.TransactAsync(
+                new TransactRequest { Success = { Put("k", "") }, Failure = { new Operation { Delete = new DeleteOperation { Key = Bytes("z") } } } }),
+            StatusCode.FailedPrecondition, "SHARDS_DIFFER");
+        await RefusedAsync(
+            () => ConditionOf(new Condition { Key = Key("k"), Range = new RangeCondition { End = Bytes("n"), Keys = 1 } }), StatusCode.FailedPrecondition,
+            "SHARDS_DIFFER");
         // The numbers under this prefix begin in one shard, and would go on in the other.
         Assert.Equal($"l{1:d20}", (await _kv.PutAsync(new PutRequest { Key = Bytes("l"), Sequence = true })).Key.ToStringUtf8());
         // Up to the end of the shard it has everything.
@@ -300,13 +331,17 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
         for (var index = 0; index < 5; index++)
             await _kv.PutAsync(new PutRequest { Key = Key($"large/{index}"), Value = ByteString.CopyFrom(new byte[1 << 20]) });
         await RefusedAsync(
-            () => _kv.TransactAsync(new TransactRequest { Success = { Put("k", "v"), new Operation { Scan = new RangeOperation { Start = Key("large/"), End = Key("large0") } } } }),
+            () => _kv.TransactAsync(new TransactRequest
+            {
+                Success = { Put("k", "v"), new Operation { Scan = new RangeOperation { Start = Key("large/"), End = Key("large0") } } }
+            }),
             StatusCode.ResourceExhausted,
             "ANSWER_TOO_LARGE");
         Assert.False((await GetAsync("k")).Found);
     }
 
-    private AsyncUnaryCall<WriteResponse> WriteOf(params Operation[] operations) => _kv.WriteAsync(new WriteRequest { WithResults = true, Operations = { operations } });
+    private AsyncUnaryCall<WriteResponse> WriteOf(params Operation[] operations) =>
+        _kv.WriteAsync(new WriteRequest { WithResults = true, Operations = { operations } });
 
     private AsyncUnaryCall<TransactResponse> ConditionOf(Condition condition) => _kv.TransactAsync(new TransactRequest { Conditions = { condition } });
 

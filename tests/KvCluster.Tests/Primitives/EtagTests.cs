@@ -11,7 +11,8 @@ public sealed class EtagTests(ITestOutputHelper output)
 
     private static readonly Etag[] Ascending =
     [
-        Etag.None, new(0, 1), new(0, ulong.MaxValue), new(1, 0), new(1, 1), new(1, 1ul << 63), new(2, 0), new(1ul << 63, 5), new(ulong.MaxValue, 0), Etag.MaxValue,
+        Etag.None,
+        new(0, 1), new(0, ulong.MaxValue), new(1, 0), new(1, 1), new(1, 1ul << 63), new(2, 0), new(1ul << 63, 5), new(ulong.MaxValue, 0), Etag.MaxValue,
     ];
 
     [Fact]
@@ -23,7 +24,8 @@ public sealed class EtagTests(ITestOutputHelper output)
             {
                 var order = leftAt.CompareTo(rightAt);
                 Assert.Equal(order, left.CompareTo(right));
-                Assert.Equal((order < 0, order <= 0, order > 0, order >= 0, order == 0), (left < right, left <= right, left > right, left >= right, left == right));
+                Assert.Equal(
+                    (order < 0, order <= 0, order > 0, order >= 0, order == 0), (left < right, left <= right, left > right, left >= right, left == right));
                 Assert.Equal(order, Math.Sign(Bytes(left).AsSpan().SequenceCompareTo(Bytes(right))));
                 Assert.Equal(order, Math.Sign(string.CompareOrdinal($"{left}", $"{right}")));
                 Assert.Equal(order < 0 ? left : right, Etag.Min(left, right));
@@ -62,7 +64,9 @@ public sealed class EtagTests(ITestOutputHelper output)
         for (var round = 0; round < 100_000; round++)
         {
             // Of all lengths, with each digit at each place.
-            var etag = new Etag((ulong)random.NextInt64(long.MinValue, long.MaxValue) >> random.Next(64), (ulong)random.NextInt64(long.MinValue, long.MaxValue) >> random.Next(64));
+            var etag = new Etag(
+                (ulong)random.NextInt64(long.MinValue, long.MaxValue) >> random.Next(64),
+                (ulong)random.NextInt64(long.MinValue, long.MaxValue) >> random.Next(64));
             var digits = $"{etag.Epoch:X16}{etag.Change:X16}";
             var expected = $"{digits[..8]}-{digits[8..12]}-{digits[12..16]}-{digits[16..20]}-{digits[20..]}";
             Assert.True(etag.TryFormat(text, out var chars));
@@ -102,7 +106,8 @@ public sealed class EtagTests(ITestOutputHelper output)
         static Etag Plain(ReadOnlySpan<char> text)
         {
             var digits = text.ToString().Replace("-", "", StringComparison.Ordinal);
-            return new(ulong.Parse(digits[..16], NumberStyles.AllowHexSpecifier, CultureInfo.InvariantCulture), ulong.Parse(digits[16..], NumberStyles.AllowHexSpecifier, CultureInfo.InvariantCulture));
+            return new(ulong.Parse(digits[..16], NumberStyles.AllowHexSpecifier, CultureInfo.InvariantCulture), ulong.Parse(
+                digits[16..], NumberStyles.AllowHexSpecifier, CultureInfo.InvariantCulture));
         }
     }
 

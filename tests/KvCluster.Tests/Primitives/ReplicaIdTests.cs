@@ -5,7 +5,10 @@ namespace KvCluster.Tests.Primitives;
 /// <summary>The text of a replica's id.</summary>
 public sealed class ReplicaIdTests
 {
-    /// <summary>Log messages had ids in hexadecimal, with and without leading zeros, and the values beside them in decimal, so no search found all lines about a replica.</summary>
+    /// <summary>
+    /// Log messages had ids in hexadecimal, with and without leading zeros, and the values beside them in decimal, so no search found all lines about a
+    /// replica.
+    /// </summary>
     [Fact]
     public void Text_WithoutAFormat_HasSixteenHexadecimalDigits()
     {

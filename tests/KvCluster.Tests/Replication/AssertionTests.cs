@@ -6,7 +6,8 @@ namespace KvCluster.Tests.Replication;
 /// <summary>The rules that the core asserts end the replica when they are broken, before it tells anybody.</summary>
 public sealed class AssertionTests
 {
-    private static readonly HardState Promised = new() { ReplicaId = new(1), PromisedEpoch = 3, PromisedLeader = new(2), PromisedIncarnation = 20, Committed = new Etag(3, 4) };
+    private static readonly HardState Promised =
+        new() { ReplicaId = new(1), PromisedEpoch = 3, PromisedLeader = new(2), PromisedIncarnation = 20, Committed = new Etag(3, 4) };
 
     [Fact]
     public void HardState_LosesWhatWasPromised_Fails()

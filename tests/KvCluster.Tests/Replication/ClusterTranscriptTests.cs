@@ -8,7 +8,8 @@ public sealed class ClusterTranscriptTests
 {
     private static readonly string _folder = Path.Combine(AppContext.BaseDirectory, "Replication", "Transcripts");
 
-    public static TheoryData<string> Files() => new(Directory.EnumerateFiles(_folder, "*.txt").Select(file => Path.GetFileName(file)).Order(StringComparer.Ordinal));
+    public static TheoryData<string> Files() =>
+        new(Directory.EnumerateFiles(_folder, "*.txt").Select(file => Path.GetFileName(file)).Order(StringComparer.Ordinal));
 
     [Theory]
     [MemberData(nameof(Files))]

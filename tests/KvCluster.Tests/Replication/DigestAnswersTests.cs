@@ -17,7 +17,8 @@ public sealed class DigestAnswersTests
         replica.Durable().Shows("to 2: epoch 2 ack 2.5");
         Ask(replica, 1, 2, 4).Shows("");
         Commit(replica, 2, 5);
-        replica.Shows("to 2: epoch 2 heartbeat ack 1\ncommit 2.4\ntake the digest at 2.4\ncommit 2.5\ncontrol: promised 2 to 2, acknowledged 2.5, lease 553000");
+        replica.Shows(
+            "to 2: epoch 2 heartbeat ack 1\ncommit 2.4\ntake the digest at 2.4\ncommit 2.5\ncontrol: promised 2 to 2, acknowledged 2.5, lease 553000");
         replica.Step(new Event.DigestTaken(replica.TakeId, Digest("abc"))).Shows("to 2: epoch 2 digest 1 is abc");
         // A lost report is sent again without another computation.
         Ask(replica, 1, 2, 4).Shows("to 2: epoch 2 digest 1 is abc");
@@ -74,7 +75,8 @@ public sealed class DigestAnswersTests
     public void Differs_ForAnyOtherDigest_ChangesNothing(ulong sender, ulong epoch, ulong number, string reported)
     {
         var replica = Reported();
-        replica.From(sender, epoch, frame => frame.DigestDiffers = new DigestDiffers { Number = number, Reported = Digest(reported), Expected = Digest("xyz") });
+        replica.From(
+            sender, epoch, frame => frame.DigestDiffers = new DigestDiffers { Number = number, Reported = Digest(reported), Expected = Digest("xyz") });
         Assert.DoesNotContain("quarantine", replica.Shown(), StringComparison.Ordinal);
         Assert.Equal(ReplicaRole.Follower, replica.Core.Role);
     }
@@ -100,12 +102,15 @@ public sealed class DigestAnswersTests
         replica.From(2, 2, frame => frame.DigestAsk = new DigestAsk { Number = number, Etag = new V1.Etag { Epoch = epoch, Change = change } });
 
     private static Transcript Commit(Transcript replica, ulong epoch, ulong change) =>
-        replica.From(2, 2, frame => frame.Heartbeat = new Heartbeat { Round = 1, LeaseUs = 500_000, Committed = new V1.Etag { Epoch = epoch, Change = change } });
+        replica.From(
+            2, 2, frame => frame.Heartbeat = new Heartbeat { Round = 1, LeaseUs = 500_000, Committed = new V1.Etag { Epoch = epoch, Change = change } });
 
     // Replica 1 follows replica 2 in epoch 2; both have 1.2.
     private static Transcript Following()
     {
-        var replica = new Transcript(journal => journal.Append(1, 2), new HardState { ReplicaId = new(1), PromisedEpoch = 1, PromisedLeader = new(3), PromisedIncarnation = 30 }, epoch: 1, leader: 3);
+        var replica = new Transcript(
+            journal => journal.Append(1, 2), new HardState { ReplicaId = new(1), PromisedEpoch = 1, PromisedLeader = new(3), PromisedIncarnation = 30 },
+            epoch: 1, leader: 3);
         replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Synced();
         _ = replica.Shown();
         return replica;

@@ -27,7 +27,9 @@ public sealed class DigestVerdictTests
         var voters = Enumerable.Range(1, digests.Length).Select(id => new ReplicaId((ulong)id)).ToArray();
         var known = voters.Where(id => DigestOf(id) != ".").ToDictionary(id => id, id => ByteString.CopyFromUtf8(DigestOf(id)));
         var verdict = DigestVerdict.Of(new Quorum(voters), known);
-        Assert.Equal((compared, distinct, expected, odd), (verdict.Compared, verdict.Distinct, verdict.Expected?.ToStringUtf8(), string.Join(' ', verdict.Odd.Select(static id => id.Value))));
+        Assert.Equal(
+            (compared, distinct, expected, odd),
+            (verdict.Compared, verdict.Distinct, verdict.Expected?.ToStringUtf8(), string.Join(' ', verdict.Odd.Select(static id => id.Value))));
 
         string DigestOf(ReplicaId id) => digests[(int)id.Value - 1].ToString();
     }

@@ -6,19 +6,23 @@ namespace KvCluster.Tests.Replication;
 public sealed class FollowerTransitionsTests
 {
     private static readonly FollowerState[] AfterProbe =
-        [FollowerState.Replicate, FollowerState.Probe, FollowerState.Snapshot, FollowerState.Probe, FollowerState.Probe, FollowerState.Probe, FollowerState.Probe];
+        [FollowerState.Replicate,
+            FollowerState.Probe, FollowerState.Snapshot, FollowerState.Probe, FollowerState.Probe, FollowerState.Probe, FollowerState.Probe];
 
     private static readonly FollowerState[] AfterReplicate =
-        [FollowerState.Replicate, FollowerState.Probe, FollowerState.Snapshot, FollowerState.Probe, FollowerState.Probe, FollowerState.Replicate, FollowerState.Replicate];
+        [FollowerState.Replicate,
+            FollowerState.Probe, FollowerState.Snapshot, FollowerState.Probe, FollowerState.Probe, FollowerState.Replicate, FollowerState.Replicate];
 
     private static readonly FollowerState[] AfterSnapshot =
-        [FollowerState.Snapshot, FollowerState.Snapshot, FollowerState.Snapshot, FollowerState.Snapshot, FollowerState.Probe, FollowerState.Probe, FollowerState.Probe];
+        [FollowerState.Snapshot,
+            FollowerState.Snapshot, FollowerState.Snapshot, FollowerState.Snapshot, FollowerState.Probe, FollowerState.Probe, FollowerState.Probe];
 
     [Fact]
     public void Next_EveryStateAndSignal_HasItsRow()
     {
         var signals = Enum.GetValues<FollowerSignal>();
-        foreach (var (state, after) in new[] { (FollowerState.Probe, AfterProbe), (FollowerState.Replicate, AfterReplicate), (FollowerState.Snapshot, AfterSnapshot) })
+        foreach (var (state, after) in new[] { (FollowerState.Probe, AfterProbe),
+            (FollowerState.Replicate, AfterReplicate), (FollowerState.Snapshot, AfterSnapshot) })
         {
             Assert.Equal(signals.Length, after.Length);
             foreach (var signal in signals)

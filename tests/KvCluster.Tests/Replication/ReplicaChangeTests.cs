@@ -14,7 +14,8 @@ public sealed class ReplicaChangeTests
         Assert.Null(new ReplicaChange.Promote(new(4), 3).ApplyTo(record, new(1), out var refusal));
         Assert.Equal("the shard already has its 3 voters", refusal);
         record.Replicas.RemoveAt(2);
-        Assert.Equal([1ul, 2ul, 4ul], new ReplicaChange.Promote(new(4), 3).ApplyTo(record, new(1), out _)!.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica));
+        Assert.Equal([1ul, 2ul, 4ul], new ReplicaChange.Promote(new(4), 3).ApplyTo(
+            record, new(1), out _)!.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica));
     }
 
     [Fact]
@@ -23,7 +24,8 @@ public sealed class ReplicaChangeTests
         var record = Record(1, 2, 3);
         var changed = new ReplicaChange.AddLearner(new(9), Node: new(3), InPlaceOf: new(3)).ApplyTo(record, new(1), out _)!;
         Assert.Equal(record.Generation + 1, changed.Generation);
-        Assert.Equal([(1ul, 1u, false), (2ul, 2u, false), (9ul, 3u, true)], changed.Replicas.Select(replica => (replica.Replica, replica.Node, replica.Learner)));
+        Assert.Equal(
+            [(1ul, 1u, false), (2ul, 2u, false), (9ul, 3u, true)], changed.Replicas.Select(replica => (replica.Replica, replica.Node, replica.Learner)));
         Assert.Equal([3ul], changed.Removed);
         // A leader that asks again based on its earlier read finds its own change and makes no second one.
         Assert.Null(new ReplicaChange.AddLearner(new(10), Node: new(3), InPlaceOf: new(3)).ApplyTo(changed, new(1), out _));

@@ -66,7 +66,9 @@ public sealed class ReplicaCoreTranscriptTests
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 2 }).Shows("reads up to 1 confirmed");
     }
 
-    /// <summary>The follower that answered the round before is asked alone. If it has stopped, the others are asked soon, and then the one that answers.</summary>
+    /// <summary>
+    /// The follower that answered the round before is asked alone. If it has stopped, the others are asked soon, and then the one that answers.
+    /// </summary>
     [Fact]
     public void ReadRound_ThatItsFollowerDoesNotAnswer_AsksAll()
     {
@@ -159,13 +161,16 @@ public sealed class ReplicaCoreTranscriptTests
     [Fact]
     public void LostTail_RecoveredInThePromisedEpochWithAPrepareOpen_Continues()
     {
-        var control = new HardState { ReplicaId = new(1), PromisedEpoch = 2, PromisedLeader = new(2), PromisedIncarnation = 20, Acknowledged = new Etag(2, ulong.MaxValue) };
+        var control = new HardState { ReplicaId = new(
+            1), PromisedEpoch = 2, PromisedLeader = new(2), PromisedIncarnation = 20, Acknowledged = new Etag(2, ulong.MaxValue) };
         var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
         replica.From(2, 2, frame => frame.Prepare = new Prepare()).Shows("");
         replica.From(2, 2, frame => frame.Append = Transcript.Append((2, 3), (2, 4))).Synced().Durable();
-        replica.Shows("append up to 2.4\nto 2: epoch 2 ack 2.3 recovering\ncontrol: promised 2 to 2, acknowledged 2.18446744073709551615, lease 0\nto 2: epoch 2 ack 2.4 recovering");
+        replica.Shows("append up to 2.4\nto 2: epoch 2 ack 2.3 recovering\ncontrol: promised 2 to 2, acknowledged 2.18446744073709551615, lease 0\nto 2: "
+            + "epoch 2 ack 2.4 recovering");
         replica.From(2, 2, frame => frame.Heartbeat = new Heartbeat { Round = 1, Committed = new V1.Etag { Epoch = 2, Change = 4 } });
-        replica.Shows("to 2: epoch 2 heartbeat ack 1\ncommit 2.4\nto 2: epoch 2 prepared 2.4\nto 2: epoch 2 ack 2.4\ncontrol: promised 2 to 2, acknowledged 2.4, lease 0");
+        replica.Shows("to 2: epoch 2 heartbeat ack 1\ncommit 2.4\nto 2: epoch 2 prepared 2.4\nto 2: epoch 2 ack 2.4\ncontrol: "
+            + "promised 2 to 2, acknowledged 2.4, lease 0");
     }
 
     [Fact]
@@ -259,7 +264,8 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 1_001))).Tick(150_000);
         Assert.False(FollowsClosely(replica));
 
-        static bool FollowsClosely(Transcript replica) => replica.Core.FollowsClosely(replica.Core.Followers.Single(follower => follower.Replica == new ReplicaId(3)));
+        static bool FollowsClosely(Transcript replica) =>
+            replica.Core.FollowsClosely(replica.Core.Followers.Single(follower => follower.Replica == new ReplicaId(3)));
     }
 
     [Fact]
@@ -487,7 +493,9 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Tick().Shows("");
     }
 
-    /// <summary>The outcome of a change of voters was open when the records were rebuilt (F53). The rebuilt record decides, with or without the change.</summary>
+    /// <summary>
+    /// The outcome of a change of voters was open when the records were rebuilt (F53). The rebuilt record decides, with or without the change.
+    /// </summary>
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
@@ -586,7 +594,9 @@ public sealed class ReplicaCoreTranscriptTests
     // Replica 1 follows replica 2 in epoch 2; both have 1.2.
     private static Transcript Following()
     {
-        var replica = new Transcript(journal => journal.Append(1, 2), new HardState { ReplicaId = new(1), PromisedEpoch = 1, PromisedLeader = new(3), PromisedIncarnation = 30 }, epoch: 1, leader: 3);
+        var replica = new Transcript(
+            journal => journal.Append(1, 2), new HardState { ReplicaId = new(1), PromisedEpoch = 1, PromisedLeader = new(3), PromisedIncarnation = 30 },
+            epoch: 1, leader: 3);
         replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Shows("control: promised 2 to 2, acknowledged 0.0, lease 0");
         replica.Synced().Shows("to 2: epoch 2 has 1.2\nto 2: epoch 2 ack 1.2");
         return replica;

@@ -15,7 +15,9 @@ public sealed class ShardTimesTests
         _journal.Append(1, 1);
         var record = new ShardRecord { Generation = 1, Epoch = 1 };
         record.Replicas.Add(new ReplicaRecord { Replica = 11, Node = 1, Created = true });
-        _context = new ReplicaContext(new ReplicaStartup(new(1), 1, new HardState { ReplicaId = new(11), PromisedEpoch = 1 }, default, record, 1, 1, 0), _journal, new ReplicationOptions());
+        _context = new ReplicaContext(
+            new ReplicaStartup(new(1), 1, new HardState { ReplicaId = new(11), PromisedEpoch = 1 }, default, record, 1, 1, 0), _journal,
+            new ReplicationOptions());
     }
 
     private ShardTimes Times => _context.ShardTimes;
@@ -34,7 +36,8 @@ public sealed class ShardTimesTests
     }
 
     /// <summary>
-    /// The leader of a later epoch may not have the records of this one, and counts by what it has: a key that was put by a record which it lacks would end early by its time.
+    /// The leader of a later epoch may not have the records of this one, and counts by what it has: a key that was put by a record which it lacks would end
+    /// early by its time.
     /// </summary>
     [Fact]
     public void OfLastRecord_WhenALaterEpochWasHeard_IsThatOfItsOwn()

@@ -138,7 +138,8 @@ public sealed class SnapshotTranscriptTests
         follower.Step(new Event.SnapshotStored(Covers, 4)).Shows("to 2: epoch 8 snapshot 2.4: 4 stored, 0 verified");
         follower.From(2, 8, frame => frame.SnapshotChunk = Chunk(4, 8)).Shows("store from 4 on");
         follower.Step(new Event.SnapshotStored(Covers, 8)).Shows("verify the snapshot at 2.4\nto 2: epoch 8 snapshot 2.4: 8 stored, 0 verified");
-        follower.Step(new Event.SnapshotVerified(Covers, 8, IsWhole: true)).Shows("to 2: epoch 8 snapshot 2.4: 8 stored, 8 verified\ninstall the snapshot at 2.4");
+        follower.Step(new Event.SnapshotVerified(Covers, 8, IsWhole: true))
+            .Shows("to 2: epoch 8 snapshot 2.4: 8 stored, 8 verified\ninstall the snapshot at 2.4");
     }
 
     [Fact]
@@ -146,7 +147,8 @@ public sealed class SnapshotTranscriptTests
     {
         var follower = Receiving(bytesTotal: 4);
         follower.Step(new Event.SnapshotStored(Covers, 4)).Shown();
-        follower.Step(new Event.SnapshotVerified(Covers, 4, IsWhole: true)).Shows("to 2: epoch 2 snapshot 2.4: 4 stored, 4 verified\ninstall the snapshot at 2.4");
+        follower.Step(new Event.SnapshotVerified(Covers, 4, IsWhole: true))
+            .Shows("to 2: epoch 2 snapshot 2.4: 4 stored, 4 verified\ninstall the snapshot at 2.4");
         follower.From(2, 2, frame => frame.Heartbeat = new Heartbeat { Round = 1 }).Shows("");
         follower.Step(new Event.SnapshotInstalled(Covers)).Shows("to 2: epoch 2 snapshot 2.4: installed\nto 2: epoch 2 ack 2.4");
         follower.From(2, 2, frame => frame.Heartbeat = new Heartbeat { Round = 2 }).Shows("to 2: epoch 2 heartbeat ack 2");

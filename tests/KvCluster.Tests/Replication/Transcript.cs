@@ -110,7 +110,8 @@ internal sealed class Transcript
                 break;
             case Effect.WriteControl write:
                 Control = write.Control;
-                _lines.Add($"control: promised {Control.PromisedEpoch} to {Control.PromisedLeader.Value}, acknowledged {Short(Control.Acknowledged)}, lease {Control.LeaseLongestUs}");
+                _lines.Add($"control: promised {Control.PromisedEpoch} to {Control.PromisedLeader.Value}, acknowledged {Short(Control.Acknowledged)}, lease "
+                    + $"{Control.LeaseLongestUs}");
                 break;
             case Effect.AppendBodies append:
                 foreach (var body in append.Bodies)
@@ -205,7 +206,8 @@ internal sealed class Transcript
         Frame.PayloadOneofCase.Ack => $"ack {Short(frame.Ack.Durable)}{(frame.Ack.Recovering ? " recovering" : "")}",
         Frame.PayloadOneofCase.Heartbeat => $"heartbeat {frame.Heartbeat.Round} committed {Short(frame.Heartbeat.Committed)}",
         Frame.PayloadOneofCase.HeartbeatAck => $"heartbeat ack {frame.HeartbeatAck.Round}{(frame.HeartbeatAck.Granted ? " granted" : "")}",
-        Frame.PayloadOneofCase.Probe => $"probe {Short(frame.Probe.Record.Etag)}{(frame.Probe.Remembered.Change == 0 ? "" : $", remembers {Short(frame.Probe.Remembered)}")}",
+        Frame.PayloadOneofCase.Probe =>
+            $"probe {Short(frame.Probe.Record.Etag)}{(frame.Probe.Remembered.Change == 0 ? "" : $", remembers {Short(frame.Probe.Remembered)}")}",
         Frame.PayloadOneofCase.Match => $"{(frame.Match.Found ? "has" : "lacks it, has")} {Short(frame.Match.Record.Etag)}",
         Frame.PayloadOneofCase.PreVoteAnswer => $"pre-vote {(frame.PreVoteAnswer.Granted ? "granted" : "refused")}",
         Frame.PayloadOneofCase.Prepared => $"prepared {Short(frame.Prepared.Last.Etag)}",
@@ -217,7 +219,8 @@ internal sealed class Transcript
             : frame.SnapshotAck.Fault != SnapshotFault.Unspecified ? frame.SnapshotAck.Fault
             : $"{frame.SnapshotAck.BytesStored} stored, {frame.SnapshotAck.BytesVerified} verified")}",
         Frame.PayloadOneofCase.SnapshotChunk => $"asks for the snapshot at {Short(frame.SnapshotChunk.Covers.Etag)}",
-        Frame.PayloadOneofCase.DigestReport => $"digest {frame.DigestReport.Number} is {(frame.DigestReport.Digest.IsEmpty ? "none" : frame.DigestReport.Digest.ToStringUtf8())}",
+        Frame.PayloadOneofCase.DigestReport =>
+            $"digest {frame.DigestReport.Number} is {(frame.DigestReport.Digest.IsEmpty ? "none" : frame.DigestReport.Digest.ToStringUtf8())}",
         _ => frame.PayloadCase.ToString().ToLowerInvariant(),
     };
 

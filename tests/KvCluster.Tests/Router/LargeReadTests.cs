@@ -67,9 +67,13 @@ public sealed class LargeReadTests : IAsyncLifetime
         var waiting = new List<Task<int>>();
         if (byExchange)
         {
-            await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(1, Asked).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = Get("a").ToByteString() }) } });
+            await stream.RequestStream.WriteAsync(new ExchangeRequest
+            {
+                Calls = { Enumerable.Range(1, Asked).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = Get("a").ToByteString() }) }
+            });
             await Eventually.TrueAsync(() => Volatile.Read(ref refused) > Asked, "the reads are repeated");
-            await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = 100, Method = Method.Get, Request = Get("q").ToByteString() } } });
+            await stream.RequestStream.WriteAsync(
+                new ExchangeRequest { Calls = { new Call { Id = 100, Method = Method.Get, Request = Get("q").ToByteString() } } });
             Assert.Equal(100ul, (await NextAsync(stream)).Id);
         }
         else
@@ -115,7 +119,10 @@ public sealed class LargeReadTests : IAsyncLifetime
         using var stream = _kv.Exchange();
         var waiting = new List<Task<int>>();
         if (byExchange)
-            await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(1, Asked).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = Get("a").ToByteString() }) } });
+            await stream.RequestStream.WriteAsync(new ExchangeRequest
+            {
+                Calls = { Enumerable.Range(1, Asked).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = Get("a").ToByteString() }) }
+            });
         else
             waiting.AddRange(Enumerable.Range(0, Asked).Select(async _ => (await _kv.GetAsync(Get("a"))).Value.Length));
         await Eventually.TrueAsync(() => Volatile.Read(ref first) == Asked, "all of them are fetched, because they are small enough");
@@ -181,7 +188,8 @@ public sealed class LargeReadTests : IAsyncLifetime
         read.Seen.Add(new Position { Shard = 2, Etag = new V1.Etag { Epoch = 1, Change = 77 } });
         var response = await _kv.GetManyAsync(new GetManyRequest { Keys = { new[] { "q", "h", "a" }.Select(ByteString.CopyFromUtf8) }, Read = read });
         Assert.Equal(3, response.Entries.Count);
-        var parts = _cluster.Nodes.SelectMany(node => node.Calls).Select(call => GetManyRequest.Parser.ParseFrom(call.Request)).OrderBy(part => part.Keys[0].ToStringUtf8()).ToList();
+        var parts = _cluster.Nodes.SelectMany(node => node.Calls)
+            .Select(call => GetManyRequest.Parser.ParseFrom(call.Request)).OrderBy(part => part.Keys[0].ToStringUtf8()).ToList();
         Assert.Equal(["a", "h", "q"], parts.Select(part => Assert.Single(part.Keys).ToStringUtf8()));
         Assert.All(parts, part => Assert.Equal(mode, part.Read.Mode));
         Assert.Equal(isSession ? [1, 2, 77, 3] : [], parts.SelectMany(part => part.Read.Seen).Select(position => position.Etag.Change));
@@ -211,7 +219,8 @@ public sealed class LargeReadTests : IAsyncLifetime
         if (byExchange)
         {
             for (var id = 1ul; id <= Asked; id++)
-                await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = id, Method = Method.GetMany, Request = request.ToByteString() } } });
+                await stream.RequestStream.WriteAsync(
+                    new ExchangeRequest { Calls = { new Call { Id = id, Method = Method.GetMany, Request = request.ToByteString() } } });
             Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None).WaitAsync(Eventually.Limit));
             Assert.All(stream.ResponseStream.Current.Replies, reply => Assert.Equal((int)StatusCode.Unavailable, reply.Code));
             return;

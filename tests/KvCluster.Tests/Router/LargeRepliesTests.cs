@@ -32,7 +32,8 @@ public sealed class LargeRepliesTests
         try
         {
             // On a thread of the pool, where the read ends within the call that answers it, also if the deadline is over before anyone waits for it.
-            var reply = await Task.Run(() => large.ReadAsync(1, 100, Environment.TickCount64 + deadlineInMs, (_, _) => new ValueTask<RoutedReply>(answer.Task), CancellationToken.None));
+            var reply = await Task.Run(() => large.ReadAsync(
+                1, 100, Environment.TickCount64 + deadlineInMs, (_, _) => new ValueTask<RoutedReply>(answer.Task), CancellationToken.None));
             Assert.Equal(Answer, reply);
         }
         finally

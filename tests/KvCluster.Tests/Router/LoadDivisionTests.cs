@@ -44,7 +44,8 @@ public sealed class LoadDivisionTests : IAsyncLifetime
         Assert.Equal((2ul, 3u), await NextAsync(load));
         Assert.False(await load.ResponseStream.MoveNext(CancellationToken.None));
         Assert.Equal([1, 1, 2], _cluster.Nodes.Select(node => node.Calls.Count));
-        Assert.All((string[])["q", "a", "h", "b", "r", "s"], key => Assert.Equal($"of {key}", _cluster.Get(ByteString.CopyFromUtf8(key).Span).Value.ToStringUtf8()));
+        Assert.All(
+            (string[])["q", "a", "h", "b", "r", "s"], key => Assert.Equal($"of {key}", _cluster.Get(ByteString.CopyFromUtf8(key).Span).Value.ToStringUtf8()));
     }
 
     [Fact]

@@ -25,8 +25,10 @@ public sealed class RequestKeysTests(ITestOutputHelper output)
             Assert.Equal([key, value], KeysOf(Method.GetMany, new GetManyRequest { Keys = { key, value } }));
             var write = new WriteRequest { Operations = { RandomOperations(random) }, Conditions = { RandomConditions(random) } };
             Assert.Equal([.. write.Operations.SelectMany(KeysOf), .. write.Conditions.SelectMany(KeysOf)], KeysOf(Method.Write, write));
-            var transact = new TransactRequest { Success = { RandomOperations(random) }, Failure = { RandomOperations(random) }, Conditions = { RandomConditions(random) } };
-            Assert.Equal([.. transact.Success.Concat(transact.Failure).SelectMany(KeysOf), .. transact.Conditions.SelectMany(KeysOf)], KeysOf(Method.Transact, transact));
+            var transact = new TransactRequest { Success = { RandomOperations(random) },
+                Failure = { RandomOperations(random) }, Conditions = { RandomConditions(random) } };
+            Assert.Equal([.. transact.Success.Concat(transact.Failure).SelectMany(KeysOf), .. transact.Conditions.SelectMany(KeysOf)], KeysOf(
+                Method.Transact, transact));
         }
     }
 
@@ -40,9 +42,12 @@ public sealed class RequestKeysTests(ITestOutputHelper output)
             // A field twice, which no correct encoder makes.
             var operation = (ByteString[])[.. RandomOperations(random).Concat(RandomOperations(random)).Select(one => one.ToByteString())];
             var condition = (ByteString[])[.. RandomConditions(random).Concat(RandomConditions(random)).Select(one => one.ToByteString())];
-            var (operationBytes, conditionBytes) = (operation.SelectMany(bytes => bytes.Span.ToArray()).ToArray(), condition.SelectMany(bytes => bytes.Span.ToArray()).ToArray());
+            var (operationBytes, conditionBytes) =
+                (operation.SelectMany(bytes => bytes.Span.ToArray()).ToArray(), condition.SelectMany(bytes => bytes.Span.ToArray()).ToArray());
             var fields = new OperationFields(operationBytes);
-            var expected = fields.Key.Length > 0 || fields.Kind is Operation.OperationOneofCase.DeleteRange or Operation.OperationOneofCase.Scan ? [fields.Key.ToArray()] : Array.Empty<byte[]>();
+            var expected = fields.Key.Length > 0 || fields.Kind is Operation.OperationOneofCase.DeleteRange or Operation.OperationOneofCase.Scan
+                ? [fields.Key.ToArray()]
+                : Array.Empty<byte[]>();
             Assert.Equal(expected, KeysIn(Method.Write, Nested(WriteRequest.OperationsFieldNumber, operationBytes)));
             var test = new ConditionFields(conditionBytes);
             expected = test.Key.Length > 0 ? [test.Key.ToArray()] : [];
@@ -54,11 +59,13 @@ public sealed class RequestKeysTests(ITestOutputHelper output)
     [Fact]
     public void First_OfATransact_IsTheKeyOfItsFirstOperation()
     {
-        var transact = new TransactRequest { Conditions = { new Condition { Key = Utf8("c"), Exists = true } }, Failure = { new Operation { Delete = new DeleteOperation { Key = Utf8("f") } } } };
+        var transact = new TransactRequest { Conditions = { new Condition { Key = Utf8("c"), Exists = true } },
+            Failure = { new Operation { Delete = new DeleteOperation { Key = Utf8("f") } } } };
         Assert.Equal("f", FirstOf(Method.Transact, transact));
         transact.Success.Add(new Operation { Put = new PutOperation { Key = Utf8("s") } });
         Assert.Equal("s", FirstOf(Method.Transact, transact));
-        Assert.Equal("c", FirstOf(Method.Transact, new TransactRequest { Conditions = { new Condition { Range = new RangeCondition { Keys = 0 } }, transact.Conditions[0] } }));
+        Assert.Equal("c", FirstOf(
+            Method.Transact, new TransactRequest { Conditions = { new Condition { Range = new RangeCondition { Keys = 0 } }, transact.Conditions[0] } }));
         Assert.Equal("k", FirstOf(Method.SetIntersect, new SetIntersectRequest { FacetPrefixes = { Utf8("p") }, Keys = { Utf8("k") } }));
     }
 
@@ -109,7 +116,8 @@ public sealed class RequestKeysTests(ITestOutputHelper output)
         return found;
     }
 
-    private static string FirstOf(Method method, IMessage message) => System.Text.Encoding.UTF8.GetString(RequestKeys.First(method, message.ToByteString()).Span);
+    private static string FirstOf(Method method, IMessage message) =>
+        System.Text.Encoding.UTF8.GetString(RequestKeys.First(method, message.ToByteString()).Span);
 
     private static byte[] Nested(int field, byte[] message)
     {
@@ -138,7 +146,8 @@ public sealed class RequestKeysTests(ITestOutputHelper output)
 
     private static IEnumerable<ByteString> Named(ByteString key) => key.IsEmpty ? [] : [key];
 
-    private static Operation[] RandomOperations(Random random) => [.. Enumerable.Range(0, random.Next(4)).Select(_ => RandomOperation(random, RandomBytes(random, 0)))];
+    private static Operation[] RandomOperations(Random random) =>
+        [.. Enumerable.Range(0, random.Next(4)).Select(_ => RandomOperation(random, RandomBytes(random, 0)))];
 
     private static Operation RandomOperation(Random random, ByteString key) => random.Next(11) switch
     {
@@ -155,7 +164,8 @@ public sealed class RequestKeysTests(ITestOutputHelper output)
         _ => new Operation(),
     };
 
-    private static Condition[] RandomConditions(Random random) => [.. Enumerable.Range(0, random.Next(4)).Select(_ => RandomCondition(random, random.Next(3) == 0 ? null : RandomBytes(random, 0)))];
+    private static Condition[] RandomConditions(Random random) =>
+        [.. Enumerable.Range(0, random.Next(4)).Select(_ => RandomCondition(random, random.Next(3) == 0 ? null : RandomBytes(random, 0)))];
 
     private static Condition RandomCondition(Random random, ByteString? key)
     {

@@ -22,7 +22,8 @@ public sealed class RouterAllocationTests : IAsyncLifetime
     {
         _cluster = await FakeCluster.StartAsync(3, "g", "p");
         _router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [_cluster.Nodes[1].Address], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [_cluster.Nodes[1].Address], Timeout = Eventually.Limit },
+            new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         _channel = GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
     }
 
@@ -43,7 +44,9 @@ public sealed class RouterAllocationTests : IAsyncLifetime
         var calls = new byte[16 << 20];
         for (var at = 0; at < calls.Length; at += 2)
             calls[at] = 0x0A;
-        var method = new Method<byte[], byte[]>(MethodType.DuplexStreaming, "kvcluster.v1.Kv", "Exchange", Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes), Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes));
+        var method = new Method<byte[], byte[]>(
+            MethodType.DuplexStreaming, "kvcluster.v1.Kv", "Exchange", Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes),
+            Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes));
         // The message on both sides, and the first replies. All calls together are 8.4 million objects of a hundred bytes.
         await LeastAllocated.IsAtMostAsync(300L << 20, async () =>
         {
@@ -87,7 +90,8 @@ public sealed class RouterAllocationTests : IAsyncLifetime
             var failure = await Assert.ThrowsAsync<RpcException>(async () =>
             {
                 if (isScan)
-                    await _channel.CreateCallInvoker().AsyncServerStreamingCall(method, null, new CallOptions(), request).ResponseStream.MoveNext(CancellationToken.None);
+                    await _channel.CreateCallInvoker().AsyncServerStreamingCall(method, null, new CallOptions(), request).ResponseStream.MoveNext(
+                        CancellationToken.None);
                 else
                     await _channel.CreateCallInvoker().AsyncUnaryCall(method, null, new CallOptions(), request);
             });

@@ -59,9 +59,12 @@ public sealed class RouterHostTests : IAsyncLifetime
     {
         var lines = new LinesLog();
         using var logs = LoggerFactory.Create(log => log.AddProvider(new OneLog(lines)));
-        await using var router = await RouterHost.StartAsync(new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), logs, CancellationToken.None);
+        await using var router = await RouterHost.StartAsync(
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), logs,
+            CancellationToken.None);
         await Eventually.TrueAsync(
-            () => lines.Lines.Any(line => line.StartsWith("Warning: Calls are waiting: it has no shard map yet: http://127.0.0.1:1: ", StringComparison.Ordinal)), "the log says what it waits for");
+            () => lines.Lines.Any(line => line.StartsWith(
+                "Warning: Calls are waiting: it has no shard map yet: http://127.0.0.1:1: ", StringComparison.Ordinal)), "the log says what it waits for");
     }
 
     [Fact]
@@ -158,9 +161,12 @@ public sealed class RouterHostTests : IAsyncLifetime
     {
         var position = new Position { Shard = 1, Etag = new V1.Etag { Epoch = 1 } };
         using var watch = _kv.Watch(new WatchRequest { After = { position, position } });
-        await Refusal.ExpectAsync(() => watch.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position for each shard");
-        using var other = _kv.Watch(new WatchRequest { Initial = true, InitialAfter = { new InitialProgress { Position = position }, new InitialProgress { Position = position } } });
-        await Refusal.ExpectAsync(() => other.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position for each shard");
+        await Refusal.ExpectAsync(
+            () => watch.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position for each shard");
+        using var other = _kv.Watch(
+            new WatchRequest { Initial = true, InitialAfter = { new InitialProgress { Position = position }, new InitialProgress { Position = position } } });
+        await Refusal.ExpectAsync(
+            () => other.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position for each shard");
     }
 
     [Fact]
@@ -215,7 +221,8 @@ public sealed class RouterHostTests : IAsyncLifetime
         await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(1), async time =>
         {
             var began = Stopwatch.GetTimestamp();
-            await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = 1, Method = Method.Get, Request = get, TimeoutMs = (uint)time.TotalMilliseconds } } });
+            await stream.RequestStream.WriteAsync(
+                new ExchangeRequest { Calls = { new Call { Id = 1, Method = Method.Get, Request = get, TimeoutMs = (uint)time.TotalMilliseconds } } });
             Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None).WaitAsync(Eventually.Limit));
             var refusal = Google.Rpc.Status.Parser.ParseFrom(Assert.Single(stream.ResponseStream.Current.Replies).Status);
             return Stopwatch.GetElapsedTime(began) < time && refusal.GetDetail<Google.Rpc.ErrorInfo>()?.Reason == "REPLICA_BEHIND";
@@ -238,7 +245,8 @@ public sealed class RouterHostTests : IAsyncLifetime
             : (Method.Get, new GetRequest { Key = Utf8("a") }.ToByteString());
         var count = areLargeWrites ? 4ul : 100;
         for (var id = 1ul; id <= count; id++)
-            await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = id, Method = method, Request = message, TimeoutMs = 600_000 } } });
+            await stream.RequestStream.WriteAsync(
+                new ExchangeRequest { Calls = { new Call { Id = id, Method = method, Request = message, TimeoutMs = 600_000 } } });
         var other = new Call { Id = 1_000, Method = Method.Get, Request = new GetRequest { Key = Utf8("q") }.ToByteString() };
         await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { other } });
         var replies = new Dictionary<ulong, Reply>();
@@ -251,7 +259,8 @@ public sealed class RouterHostTests : IAsyncLifetime
         await ReadUntilAsync(stream, replies, () => replies.Count == (int)count + 1);
         // Changes that were sent may have been applied.
         var cancelled = replies.Values.Where(reply => reply.Code == (int)(areLargeWrites ? StatusCode.Unknown : StatusCode.Cancelled)).ToList();
-        Assert.All(cancelled, reply => Assert.Equal(areLargeWrites ? "unknown" : "no", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<Google.Rpc.ErrorInfo>()!.Metadata["applied"]));
+        Assert.All(cancelled, reply => Assert.Equal(
+            areLargeWrites ? "unknown" : "no", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<Google.Rpc.ErrorInfo>()!.Metadata["applied"]));
         Assert.True(cancelled.Count >= (areLargeWrites ? 2 : 100));
         // Calls sent over another connection do not count, if a stalled machine ended the first one.
         await Eventually.TrueAsync(() => !stuck.Cancelled.IsEmpty, "the node hears of the cancellations");
@@ -329,7 +338,8 @@ public sealed class RouterHostTests : IAsyncLifetime
             };
         }
         var large = new GetRequest { Key = Utf8("a"), Read = new ReadOptions { Mode = ReadMode.Stale } };
-        var greedy = Enumerable.Range(0, Connections).Select(_ => GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null })).ToList();
+        var greedy = Enumerable.Range(0, Connections)
+            .Select(_ => GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null })).ToList();
         var calls = new List<IDisposable>();
         foreach (var channel in greedy)
         {
@@ -341,7 +351,10 @@ public sealed class RouterHostTests : IAsyncLifetime
             }
             var exchange = kv.Exchange();
             calls.Add(exchange);
-            await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(1, Asked).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = large.ToByteString() }) } });
+            await exchange.RequestStream.WriteAsync(new ExchangeRequest
+            {
+                Calls = { Enumerable.Range(1, Asked).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = large.ToByteString() }) }
+            });
         }
         // An exchange starts no more reads before it knows the size of its answers.
         var expected = Connections * (byExchange ? 16 : Asked);
@@ -362,7 +375,8 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal(4, Volatile.Read(ref brought));
     }
 
-    private static async Task ReadUntilAsync(AsyncDuplexStreamingCall<ExchangeRequest, ExchangeResponse> stream, Dictionary<ulong, Reply> replies, Func<bool> isThere)
+    private static async Task ReadUntilAsync(
+        AsyncDuplexStreamingCall<ExchangeRequest, ExchangeResponse> stream, Dictionary<ulong, Reply> replies, Func<bool> isThere)
     {
         while (!isThere())
         {
@@ -375,7 +389,9 @@ public sealed class RouterHostTests : IAsyncLifetime
     [Fact]
     public async Task Exchange_WithMalformedBytes_EndsWithAStatus()
     {
-        var method = new Method<byte[], byte[]>(MethodType.DuplexStreaming, "kvcluster.v1.Kv", "Exchange", Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes), Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes));
+        var method = new Method<byte[], byte[]>(
+            MethodType.DuplexStreaming, "kvcluster.v1.Kv", "Exchange", Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes),
+            Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes));
         using var stream = _channel.CreateCallInvoker().AsyncDuplexStreamingCall(method, null, new CallOptions());
         await stream.RequestStream.WriteAsync([0xFF, 0xFF, 0xFF]);
         var failure = await Assert.ThrowsAsync<RpcException>(() => stream.ResponseStream.MoveNext(CancellationToken.None));
@@ -404,7 +420,8 @@ public sealed class RouterHostTests : IAsyncLifetime
             var failure = await Assert.ThrowsAsync<RpcException>(async () =>
             {
                 if (isScan)
-                    await _channel.CreateCallInvoker().AsyncServerStreamingCall(method, null, new CallOptions(), garbage).ResponseStream.MoveNext(CancellationToken.None);
+                    await _channel.CreateCallInvoker().AsyncServerStreamingCall(method, null, new CallOptions(), garbage).ResponseStream.MoveNext(
+                        CancellationToken.None);
                 else
                     await _channel.CreateCallInvoker().AsyncUnaryCall(method, null, new CallOptions(), garbage);
             });
@@ -413,7 +430,9 @@ public sealed class RouterHostTests : IAsyncLifetime
         }
     }
 
-    /// <summary>Only a budget that such calls do not use bounded them. A health check with a name of 17 MiB stayed in memory for as long as its watch.</summary>
+    /// <summary>
+    /// Only a budget that such calls do not use bounded them. A health check with a name of 17 MiB stayed in memory for as long as its watch.
+    /// </summary>
     [Fact]
     public async Task Calls_LargerThanTheirMethodsNeed_AreRefused()
     {
@@ -422,7 +441,8 @@ public sealed class RouterHostTests : IAsyncLifetime
         [
             health.CheckAsync(new HealthCheckRequest { Service = new string('a', RequestLimits.QuestionBytesMax) }).ResponseAsync,
             health.Watch(new HealthCheckRequest { Service = new string('a', RequestLimits.QuestionBytesMax) }).ResponseStream.MoveNext(CancellationToken.None),
-            new Admin.V1.Admin.AdminClient(_channel.Calls()).QuarantineAsync(new QuarantineRequest { Reason = new string('a', RequestLimits.OperatorBytesMax) }).ResponseAsync,
+            new Admin.V1.Admin.AdminClient(_channel.Calls())
+                .QuarantineAsync(new QuarantineRequest { Reason = new string('a', RequestLimits.OperatorBytesMax) }).ResponseAsync,
             _kv.GetAsync(new GetRequest { Key = UnsafeByteOperations.UnsafeWrap(new byte[RequestLimits.ReadBytesMax]) }).ResponseAsync,
         ];
         foreach (var call in calls)
@@ -436,7 +456,8 @@ public sealed class RouterHostTests : IAsyncLifetime
     [Fact]
     public async Task DeleteRange_WithARequestIdOverTwoShards_IsRefused()
     {
-        var request = new DeleteRangeRequest { Start = Utf8("a"), End = Utf8("zz"), RequestId = new RequestId { Session = ByteString.CopyFrom(new byte[16]), Sequence = 1, LowestOpen = 1 } };
+        var request = new DeleteRangeRequest { Start = Utf8(
+            "a"), End = Utf8("zz"), RequestId = new RequestId { Session = ByteString.CopyFrom(new byte[16]), Sequence = 1, LowestOpen = 1 } };
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await _kv.DeleteRangeAsync(request));
         Assert.Equal((StatusCode.FailedPrecondition, "SHARDS_DIFFER"), (failure.StatusCode, failure.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason));
         request.End = ByteString.Empty;
@@ -479,7 +500,8 @@ public sealed class RouterHostTests : IAsyncLifetime
     public async Task Call_BeforeAnyNodeAnswers_WaitsUntilItsDeadline()
     {
         await using var lonely = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"] },
+            new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(lonely.Address);
         var failure = await Assert.ThrowsAsync<RpcException>(
             () => new Kv.KvClient(channel.Calls()).PutAsync(new PutRequest { Key = Utf8("a") }, deadline: DateTime.UtcNow.AddMilliseconds(300)).ResponseAsync);
@@ -491,7 +513,8 @@ public sealed class RouterHostTests : IAsyncLifetime
     public async Task Scan_BeforeAnyNodeAnswers_SaysWhyBeforeItsDeadline()
     {
         await using var lonely = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"], Timeout = Eventually.Limit },
+            new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(lonely.Address);
         await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(1), async time =>
         {
@@ -540,7 +563,8 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     private Task<RouterHost> StartAsync(string listen, FakeCluster? cluster = null) => RouterHost.StartAsync(
-        new RouterOptions { Listen = listen, ServeAdmin = true, Seeds = [(cluster ?? _cluster).Nodes[1].Address], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        new RouterOptions { Listen = listen, ServeAdmin = true, Seeds = [(cluster ?? _cluster).Nodes[1].Address], Timeout = Eventually.Limit },
+        new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
 
     private sealed class OneLog(ILogger log) : ILoggerProvider
     {

@@ -59,7 +59,8 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
             new KvList { Start = list.Start.Memory, End = list.End.Memory, Prefix = list.Prefix.Memory, Reverse = list.Reverse })),
         [Method.Count] = Of<CountRequest>(static async (client, count) => await client.CountRangeAsync(
             new KvRange { Start = count.Start.Memory, End = count.End.Memory, Prefix = count.Prefix.Memory })),
-        [Method.SetAdd] = Of<SetAddRequest>(static async (client, add) => await client.Sets.AddAsync(add.Key.Memory, add.Members.Select(static member => member.Memory))),
+        [Method.SetAdd] = Of<SetAddRequest>(
+            static async (client, add) => await client.Sets.AddAsync(add.Key.Memory, add.Members.Select(static member => member.Memory))),
         [Method.SetRemove] = Of<SetRemoveRequest>(static async (client, remove) => await (remove.All
             ? client.Sets.RemoveAllAsync(remove.Key.Memory)
             : client.Sets.RemoveAsync(remove.Key.Memory, remove.Members.Select(static member => member.Memory)))),
@@ -86,7 +87,8 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         for (var shard = 0u; shard < 3; shard++)
             await _cluster.LeaderOfAsync(shard);
         _router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [_cluster.AddressOf(1)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [_cluster.AddressOf(1)], Timeout = Eventually.Limit },
+            new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         _channel = GrpcChannel.ForAddress(_router.Address);
         // A request that is sent to the wrong shard fails with the whole test's patience used up, and with another reason.
         _client = new KvClient(new KvClientOptions { Endpoints = [_cluster.AddressOf(1)], Timeout = Eventually.Limit });
@@ -101,8 +103,8 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
     }
 
     /// <summary>
-    /// The node tells by the position of its answer in which shard it has looked. That must be the shard of the key by which clients and routers send the request,
-    /// who then name that shard. A method that is new in the contract fails until it is here.
+    /// The node tells by the position of its answer in which shard it has looked. That must be the shard of the key by which clients and routers send the
+    /// request, who then name that shard. A method that is new in the contract fails until it is here.
     /// </summary>
     [Fact]
     public async Task EveryMethod_OfRandomKeys_IsServedInTheShardOfItsKeyAndTheSameEverywhere()
@@ -113,7 +115,8 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         // The others are streams, which have tests of their own below. An exchange carries the calls of this one.
         Assert.Equal(
             (string[])["BulkLoad", "Exchange", "Scan", "Watch"],
-            Kv.Descriptor.Methods.Select(static method => method.Name).Except(methods.Select(static method => method.ToString())).Order(StringComparer.Ordinal));
+            Kv.Descriptor.Methods.Select(static method => method.Name).Except(methods.Select(static method => method.ToString())).Order(
+                StringComparer.Ordinal));
         foreach (var method in methods)
         {
             var outcomes = new Dictionary<string, int>(StringComparer.Ordinal);
@@ -146,7 +149,8 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
             var watch = new WatchRequest { Start = start, End = end, Prefix = prefix, Initial = true };
             Same($"A node's watch {told}", OfShard(ShardOf(range.Lower.Span)), await WatchedAsync(node, watch));
             Same($"A router's watch {told}", all, await WatchedAsync(router, watch));
-            Same($"The library's watch {told}", all, await WatchedAsync(new KvWatch { Start = start.Memory, End = end.Memory, Prefix = prefix.Memory, Initial = true }));
+            Same($"The library's watch {told}", all, await WatchedAsync(
+                new KvWatch { Start = start.Memory, End = end.Memory, Prefix = prefix.Memory, Initial = true }));
 
             // In reverse, of its last key.
             var ofFirst = OfShard(ShardOf(reverse ? KeyBounds.Before(range.Upper.Span) : range.Lower.Span));
@@ -158,7 +162,8 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
             var scan = new ScanRequest { Start = start, End = end, Prefix = prefix, Reverse = reverse };
             Same($"A node's scan {told}", ofFirst, await ScannedAsync(node, scan));
             Same($"A router's scan {told}", all, await ScannedAsync(router, scan));
-            var byTheLibrary = await _client.ScanAsync(new KvScan { Start = start.Memory, End = end.Memory, Prefix = prefix.Memory, Reverse = reverse }).ToListAsync();
+            var byTheLibrary = await _client.ScanAsync(new KvScan { Start = start.Memory, End = end.Memory, Prefix = prefix.Memory, Reverse = reverse })
+                .ToListAsync();
             Same($"The library's scan {told}", all, byTheLibrary.ConvertAll(static entry => Encoding.UTF8.GetString(entry.Key.Span)));
 
             List<string> OfShard(uint shard) => [.. all.Where(key => ShardOf(Encoding.UTF8.GetBytes(key)) == shard)];
@@ -173,7 +178,8 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
     {
         foreach (var keys in new[] { Keys[..3], Keys[3..5], Keys[5..] })
         {
-            var chunk = new BulkLoadRequest { Chunk = 1, Entries = { keys.Select(static key => new Entry { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("v") }) } };
+            var chunk = new BulkLoadRequest { Chunk = 1,
+                Entries = { keys.Select(static key => new Entry { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("v") }) } };
             var shard = ShardOf(chunk.Entries[0].Key.Span);
             Assert.Equal((shard, shard), (await LoadedAsync(_cluster.KvOf(1), chunk), await LoadedAsync(new Kv.KvClient(_channel.Calls()), chunk)));
             await using var load = _client.BulkLoad(giveUpAfter: Eventually.Limit);
@@ -203,7 +209,8 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         {
             // Most within one shard, so that some succeed.
             var keys = random.Next(3) == 0 ? Keys : random.Next(2) == 0 ? Keys[..3] : Keys[3..5];
-            var transact = new TransactRequest { Success = { Operations(random, keys) }, Failure = { Operations(random, keys) }, Conditions = { Conditions(random, keys) } };
+            var transact = new TransactRequest { Success = { Operations(random, keys) },
+                Failure = { Operations(random, keys) }, Conditions = { Conditions(random, keys) } };
             var transaction = new KvTransaction();
             transaction.Message.MergeFrom(transact);
             await SameAsync(transact, kv => kv.TransactAsync(transact).ResponseAsync, () => _client.TransactAsync(transaction), outcomes);
@@ -250,7 +257,8 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         Assert.Superset(new HashSet<string>(["done", "SHARDS_DIFFER"]), outcomes.Keys.ToHashSet());
     }
 
-    private async Task SameAsync<T, TLibrary>(IMessage request, Func<Kv.KvClient, Task<T>> call, Func<ValueTask<TLibrary>> byLibrary, Dictionary<string, int> outcomes)
+    private async Task SameAsync<T, TLibrary>(
+        IMessage request, Func<Kv.KvClient, Task<T>> call, Func<ValueTask<TLibrary>> byLibrary, Dictionary<string, int> outcomes)
     {
         var outcome = await SameAsync(request, call);
         Count(outcomes, outcome);
@@ -285,13 +293,15 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         var shard = ShardOf(RequestKeys.First(method, call.Request.Span));
         var reply = await AskAsync(_cluster.KvOf(1), call);
         var atTheNode = OutcomeOf(reply);
-        Assert.True(reply.Code != 0 || PositionIn(method, reply).Shard == shard, $"Clients and routers send it to shard {shard}, and the node has another key of {method} {request}");
+        Assert.True(reply.Code != 0 || PositionIn(method, reply).Shard == shard, $"Clients and routers send it to shard {shard}, and the node has another key "
+            + $"of {method} {request}");
         var atTheRouter = OutcomeOf(await AskAsync(new Kv.KvClient(_channel.Calls()), call));
         // A node has all keys of one shard, and a router and the library ask several nodes.
         var isDivided = method == Method.GetMany && atTheNode == "SHARDS_DIFFER";
         Assert.True(AreSame(atTheNode, atTheRouter) || isDivided, $"The node says {atTheNode}, and the router {atTheRouter}, of {method} {request}");
         var told = await OutcomeOfLibraryAsync(() => ByTheLibrary[method](_client, request));
-        Assert.True(told == (isDivided ? atTheRouter : atTheNode), $"The library says {told}, the node {atTheNode}, and the router {atTheRouter}, of {method} {request}");
+        Assert.True(told == (isDivided ? atTheRouter : atTheNode), $"The library says {told}, the node {atTheNode}, and the router {atTheRouter}, of {method} "
+            + $"{request}");
         (call.Shard, call.Generation) = (shard, 1);
         var named = OutcomeOf(await AskAsync(_cluster.KvOf(1), call));
         Assert.True(named == atTheNode, $"The node says {named} if shard {shard} is named, and otherwise {atTheNode}, of {method} {request}");
@@ -440,19 +450,24 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         [.. Enumerable.Range(0, random.Next(least, 3)).Select(_ => ByteString.CopyFromUtf8(keys[random.Next(keys.Length)]))];
 
     // They change nothing that a condition sees, so that the same request has the same outcome three times.
-    private static Operation[] Operations(Random random, string[] keys) => [.. Enumerable.Range(0, random.Next(4)).Select(_ => OperationOn(random, KeyOf(random, keys), KeyOf(random, keys)))];
+    private static Operation[] Operations(Random random, string[] keys) =>
+        [.. Enumerable.Range(0, random.Next(4)).Select(_ => OperationOn(random, KeyOf(random, keys), KeyOf(random, keys)))];
 
     private static Operation OperationOn(Random random, ByteString key, ByteString other) => random.Next(6) switch
     {
         0 => new Operation { Delete = new DeleteOperation { Key = key } },
-        1 => new Operation { DeleteRange = new RangeOperation { Start = key, End = random.Next(2) == 0 ? other : ByteString.CopyFromUtf8(key.ToStringUtf8() + "0") } },
+        1 => new Operation
+        {
+            DeleteRange = new RangeOperation { Start = key, End = random.Next(2) == 0 ? other : ByteString.CopyFromUtf8(key.ToStringUtf8() + "0") }
+        },
         2 => new Operation { Get = new KeyOperation { Key = key } },
         3 => new Operation { Scan = new RangeOperation { Start = key, End = random.Next(2) == 0 ? other : ByteString.Empty } },
         4 => new Operation { SetGet = new SetOperation { Key = key } },
         _ => new Operation { SetRemove = new SetOperation { Key = key, Member = ByteString.CopyFromUtf8("m") } },
     };
 
-    private static Condition[] Conditions(Random random, string[] keys) => [.. Enumerable.Range(0, random.Next(4)).Select(_ => ConditionOn(random, KeyOf(random, keys)))];
+    private static Condition[] Conditions(Random random, string[] keys) =>
+        [.. Enumerable.Range(0, random.Next(4)).Select(_ => ConditionOn(random, KeyOf(random, keys)))];
 
     private static Condition ConditionOn(Random random, ByteString key)
     {
@@ -467,5 +482,6 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         return condition;
     }
 
-    private static ByteString KeyOf(Random random, string[] keys) => random.Next(25) == 0 ? ByteString.Empty : ByteString.CopyFromUtf8(keys[random.Next(keys.Length)]);
+    private static ByteString KeyOf(Random random, string[] keys) =>
+        random.Next(25) == 0 ? ByteString.Empty : ByteString.CopyFromUtf8(keys[random.Next(keys.Length)]);
 }

@@ -112,7 +112,8 @@ public sealed class AdminServerTests : IAsyncLifetime
     [Fact]
     public async Task Start_OnAnAddressOfAnotherMachine_NamesIt()
     {
-        var failure = await Assert.ThrowsAnyAsync<IOException>(() => AdminServer.StartAsync(new Uri("http://192.0.2.1:7480"), NullLoggerFactory.Instance, [], CancellationToken.None));
+        var failure = await Assert.ThrowsAnyAsync<IOException>(
+            () => AdminServer.StartAsync(new Uri("http://192.0.2.1:7480"), NullLoggerFactory.Instance, [], CancellationToken.None));
         Assert.StartsWith("Cannot listen at http://192.0.2.1:7480: ", failure.Message, StringComparison.Ordinal);
     }
 
@@ -120,18 +121,23 @@ public sealed class AdminServerTests : IAsyncLifetime
     private static async Task<(bool IsReady, string Line)> AnswerOfAsync(Uri admin)
     {
         var answer = (IsReady: false, Line: "");
-        await Eventually.TrueAsync(() => !(answer = HealthQuestion.AskAsync(admin, CancellationToken.None).Result).Line.StartsWith("no answer", StringComparison.Ordinal), "an answer");
+        await Eventually.TrueAsync(
+            () => !(answer = HealthQuestion.AskAsync(admin, CancellationToken.None).Result).Line.StartsWith("no answer", StringComparison.Ordinal),
+            "an answer");
         return answer;
     }
 
-    private static AdminEndpoint Says(string method, string path, string text) => new(method, path, context => AdminText.WriteAsync(context, StatusCodes.Status200OK, text));
+    private static AdminEndpoint Says(string method, string path, string text) =>
+        new(method, path, context => AdminText.WriteAsync(context, StatusCodes.Status200OK, text));
 
     private async Task CheckAsync(string alive, string started, string ready)
     {
         foreach (var (question, expected) in ((string, string)[])[("alive", alive), ("started", started), ("ready", ready)])
         {
             using var answer = await _http.GetAsync($"/health/{question}");
-            Assert.Equal((question == expected ? HttpStatusCode.OK : HttpStatusCode.ServiceUnavailable, expected + "\n"), (answer.StatusCode, await answer.Content.ReadAsStringAsync()));
+            Assert.Equal(
+                (question == expected ? HttpStatusCode.OK : HttpStatusCode.ServiceUnavailable, expected + "\n"),
+                (answer.StatusCode, await answer.Content.ReadAsStringAsync()));
         }
     }
 }

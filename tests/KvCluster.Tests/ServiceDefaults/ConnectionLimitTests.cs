@@ -19,7 +19,8 @@ public sealed class ConnectionLimitTests
 
     [Fact]
     [Trait("Turn", "4")]
-    public Task Connect_BeyondTheDefaultLimit_ClosesUnusedConnections() => Connect_BeyondTheLimit_ClosesUnusedConnections(ListenerLimits.ConnectionsDefault, 10_000);
+    public Task Connect_BeyondTheDefaultLimit_ClosesUnusedConnections() =>
+        Connect_BeyondTheLimit_ClosesUnusedConnections(ListenerLimits.ConnectionsDefault, 10_000);
 
     /// <summary>A caller that opened many connections and sent nothing kept all others out, or there was no limit at all.</summary>
     [Theory]
@@ -43,7 +44,8 @@ public sealed class ConnectionLimitTests
             await socket.ConnectAsync(IPAddress.Loopback, address.Port);
             idle.Add(socket);
         }
-        // All but those that still have a place beside the one in use are closed; which these are, depends on the order in which the server takes the connections.
+        // All but those that still have a place beside the one in use are closed; which these are, depends on the order in which the server takes the
+        // connections.
         var closed = unused - ((limit * 3 / 4) - 1);
         var ends = idle.ConvertAll(EndsAsync);
         await Eventually.TrueAsync(() => ends.Count(end => end.IsCompleted) >= closed, "unused connections are closed");
@@ -124,7 +126,9 @@ public sealed class ConnectionLimitTests
         if (isOneHost)
         {
             Assert.True(await IsRefusedAsync(server.Port));
-            Assert.Contains(first.Contains(':') ? "from 2001:db8:0:7::/64. 6 connections from there" : "from 192.0.2.1. 6 connections from there", Assert.Single(log.Lines), StringComparison.Ordinal);
+            Assert.Contains(
+                first.Contains(':') ? "from 2001:db8:0:7::/64. 6 connections from there" : "from 192.0.2.1. 6 connections from there", Assert.Single(log.Lines),
+                StringComparison.Ordinal);
         }
         else
         {
@@ -135,7 +139,8 @@ public sealed class ConnectionLimitTests
     }
 
     /// <summary>
-    /// Kestrel's tasks of connections on which many calls were reset sometimes never end. Each kept its place until a restart: after eighty minutes of a caller with short deadlines its host was refused.
+    /// Kestrel's tasks of connections on which many calls were reset sometimes never end. Each kept its place until a restart: after eighty minutes of a caller
+    /// with short deadlines its host was refused.
     /// </summary>
     [Fact]
     public async Task Close_OfConnectionsWhoseTasksNeverEnd_FreesTheirPlacesAndKeepsNothing()

@@ -98,6 +98,7 @@ public sealed class ExamineTests
 
     private sealed class Replaced(ICoordinator inner) : PassingCoordinator(inner)
     {
-        public override Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => throw new CoordinatorAlarmException("the coordinator's cluster id was 1 and is 2");
+        public override Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) =>
+            throw new CoordinatorAlarmException("the coordinator's cluster id was 1 and is 2");
     }
 }

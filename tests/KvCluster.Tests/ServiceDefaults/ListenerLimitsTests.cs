@@ -73,11 +73,13 @@ public sealed class ListenerLimitsTests
         Http2Frame.EndHeaders,
         stream,
         Http2Frame.HeaderBlock(
-            (":method", "POST"), (":scheme", "http"), (":path", "/kvcluster.testing.Echo/Duplex"), (":authority", "localhost"), ("te", "trailers"), ("content-type", "application/grpc")));
+            (":method", "POST"), (":scheme", "http"),
+            (":path", "/kvcluster.testing.Echo/Duplex"), (":authority", "localhost"), ("te", "trailers"), ("content-type", "application/grpc")));
 
     private static async Task<WebApplication> StartAsync()
     {
-        var builder = ServerBuilder.Create(NullLoggerFactory.Instance, new Uri("http://127.0.0.1:0"), limits: ListenerLimits.OfClients(ListenerLimits.ConnectionsDefault));
+        var builder = ServerBuilder.Create(
+            NullLoggerFactory.Instance, new Uri("http://127.0.0.1:0"), limits: ListenerLimits.OfClients(ListenerLimits.ConnectionsDefault));
         builder.Services.AddGrpc();
         builder.Services.AddSingleton<EchoService>();
         var app = builder.Build();

@@ -103,7 +103,8 @@ public sealed class LoadStreamTests
         }
     }
 
-    private static Task RefusedAsync(Task running, string reason) => Refusal.ExpectAsync(() => running.WaitAsync(Eventually.Limit), StatusCode.ResourceExhausted, reason);
+    private static Task RefusedAsync(Task running, string reason) =>
+        Refusal.ExpectAsync(() => running.WaitAsync(Eventually.Limit), StatusCode.ResourceExhausted, reason);
 
     private sealed class Reader(ChannelReader<MessageBytes> chunks) : IAsyncStreamReader<MessageBytes>
     {

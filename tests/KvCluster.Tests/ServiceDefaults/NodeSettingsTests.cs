@@ -87,29 +87,46 @@ public sealed class NodeSettingsTests
     public void Peers_WithConsistentSettings_HaveNoMistakes(string said) => Assert.Empty(Run(Said(said)).Mistakes);
 
     [Theory]
-    [InlineData("listen-peers=https://127.0.0.1:7501", "--listen-peers: 'https://127.0.0.1:7501' and 'http://127.0.0.1:7401', of listen, must both be http:// or both https://.")]
-    [InlineData("advertise-peers=https://node2:7501", "--advertise-peers: 'https://node2:7501' and 'http://127.0.0.1:7401', of listen, must both be http:// or both https://.")]
-    [InlineData("advertise-peers=http://0.0.0.0:7501", "--advertise-peers: 'http://0.0.0.0:7501' is every address of this machine; give the one where other nodes reach this node.")]
-    [InlineData("advertise-peers=http://[::]:7501", "--advertise-peers: 'http://[::]:7501' is every address of this machine; give the one where other nodes reach this node.")]
-    [InlineData("listen=http://127.0.0.1:65436", "--listen-peers: there is no port 100 above that of 'http://127.0.0.1:65436', of listen; give an address to listen on for other nodes.")]
-    [InlineData("listen-peers=http://127.0.0.1:7401", "--listen-peers: 'http://127.0.0.1:7401' is also the port of listen; clients and nodes need separate ports.")]
-    [InlineData("listen-peers=http://127.0.0.2:7401", "--listen-peers: 'http://127.0.0.2:7401' is also the port of listen; clients and nodes need separate ports.")]
+    [InlineData(
+        "listen-peers=https://127.0.0.1:7501",
+        "--listen-peers: 'https://127.0.0.1:7501' and 'http://127.0.0.1:7401', of listen, must both be http:// or both https://.")]
+    [InlineData(
+        "advertise-peers=https://node2:7501",
+        "--advertise-peers: 'https://node2:7501' and 'http://127.0.0.1:7401', of listen, must both be http:// or both https://.")]
+    [InlineData(
+        "advertise-peers=http://0.0.0.0:7501",
+        "--advertise-peers: 'http://0.0.0.0:7501' is every address of this machine; give the one where other nodes reach this node.")]
+    [InlineData(
+        "advertise-peers=http://[::]:7501",
+        "--advertise-peers: 'http://[::]:7501' is every address of this machine; give the one where other nodes reach this node.")]
+    [InlineData(
+        "listen=http://127.0.0.1:65436",
+        "--listen-peers: there is no port 100 above that of 'http://127.0.0.1:65436', of listen; give an address to listen on for other nodes.")]
+    [InlineData(
+        "listen-peers=http://127.0.0.1:7401", "--listen-peers: 'http://127.0.0.1:7401' is also the port of listen; clients and nodes need separate ports.")]
+    [InlineData(
+        "listen-peers=http://127.0.0.2:7401", "--listen-peers: 'http://127.0.0.2:7401' is also the port of listen; clients and nodes need separate ports.")]
     [InlineData("listen-peers=http://10.0.0.1:7501",
-        "--listen-peers: 'http://10.0.0.1:7501' is reachable from other machines without TLS; use https://, or set allow-plaintext if the network itself is trusted.")]
+        "--listen-peers: 'http://10.0.0.1:7501' is reachable from other machines without TLS; use https://, or set allow-plaintext if the network itself is "
+        + "trusted.")]
     [InlineData("listen-peers=node2:7501", "--listen-peers: 'node2:7501' is not of the form http://host:port or https://host:port.")]
-    [InlineData("advertise-peers=http://node2:7501/path", "--advertise-peers: 'http://node2:7501/path' is not of the form http://host:port or https://host:port.")]
+    [InlineData(
+        "advertise-peers=http://node2:7501/path", "--advertise-peers: 'http://node2:7501/path' is not of the form http://host:port or https://host:port.")]
     public void Peers_WithAMistake_ReportIt(string said, string expected) => Assert.Equal([expected], Run(Said(said)).Mistakes);
 
     [Fact]
     public void Peers_WithSeveralMistakes_ReportAllOfThem()
     {
         var mistakes = Run(Said("listen-peers=https://127.0.0.1:7401 advertise-peers=https://0.0.0.0:7501")).Mistakes;
-        Assert.Equal(["--listen-peers", "--advertise-peers", "--advertise-peers", "--listen-peers"], mistakes.Select(mistake => mistake[..mistake.IndexOf(':', StringComparison.Ordinal)]));
+        Assert.Equal(["--listen-peers", "--advertise-peers", "--advertise-peers", "--listen-peers"], mistakes.Select(
+            mistake => mistake[..mistake.IndexOf(':', StringComparison.Ordinal)]));
     }
 
     [Fact]
     public void Replicas_MoreThanNodes_AreAMistake() =>
-        Assert.Contains("--replicas: 3 replicas of a shard need as many nodes, but bootstrap-nodes names 2.", Run(new() { ["bootstrap-nodes"] = "1,2", ["replicas"] = "3" }).Mistakes);
+        Assert.Contains(
+            "--replicas: 3 replicas of a shard need as many nodes, but bootstrap-nodes names 2.",
+            Run(new() { ["bootstrap-nodes"] = "1,2", ["replicas"] = "3" }).Mistakes);
 
     [Theory]
     [InlineData("a_b", true)]
@@ -143,9 +160,12 @@ public sealed class NodeSettingsTests
     }
 
     [Fact]
-    public void Defaults_PassTheirOwnValidation() => Assert.All(NodeSettings.Known.Concat(RouterSettings.RunTable).Where(setting => setting.Default is not null), setting => Assert.NotNull(setting.Read(setting.Default!)));
+    public void Defaults_PassTheirOwnValidation() => Assert.All(
+        NodeSettings.Known.Concat(RouterSettings.RunTable).Where(setting => setting.Default is not null),
+        setting => Assert.NotNull(setting.Read(setting.Default!)));
 
-    private static Dictionary<string, string?> Said(string flags) => flags.Split(' ').Select(one => one.Split('=', 2)).ToDictionary(one => one[0], string? (one) => one[1]);
+    private static Dictionary<string, string?> Said(string flags) =>
+        flags.Split(' ').Select(one => one.Split('=', 2)).ToDictionary(one => one[0], string? (one) => one[1]);
 
     private static Settings Run(Dictionary<string, string?> flags)
     {

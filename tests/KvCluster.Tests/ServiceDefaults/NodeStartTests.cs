@@ -50,7 +50,8 @@ public sealed class NodeStartTests : IDisposable
         var health = new ProcessHealth();
         using var stop = new CancellationTokenSource();
         var starting = StartAsync(1, empty, health, nodes: [1], stop.Token);
-        await Eventually.TrueAsync(() => health.NotStarted?.Contains("belongs to a cluster", StringComparison.Ordinal) == true, "the node says what it waits for");
+        await Eventually.TrueAsync(
+            () => health.NotStarted?.Contains("belongs to a cluster", StringComparison.Ordinal) == true, "the node says what it waits for");
         Assert.Null(health.NotAlive);
         await stop.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => starting);
@@ -65,7 +66,8 @@ public sealed class NodeStartTests : IDisposable
         var healths = Enumerable.Range(0, 3).Select(_ => new ProcessHealth()).ToArray();
         var starting = Enumerable.Range(0, 2).Select(index => StartAsync((uint)index + 1, coordinator, healths[index])).ToList();
         foreach (var health in healths.Take(2))
-            await Eventually.TrueAsync(() => health.NotStarted?.Contains("these have not: 3. ", StringComparison.Ordinal) == true, "the node says for which it waits");
+            await Eventually.TrueAsync(
+                () => health.NotStarted?.Contains("these have not: 3. ", StringComparison.Ordinal) == true, "the node says for which it waits");
         await AssertHasNoRecordsAsync(coordinator);
         starting.Add(StartAsync(3, coordinator, healths[2]));
         var nodes = await Task.WhenAll(starting);
@@ -81,7 +83,9 @@ public sealed class NodeStartTests : IDisposable
         }
     }
 
-    /// <summary>It created a second cluster in the etcd that had lost its data. It is the only first node by its own settings, so it need not wait for others.</summary>
+    /// <summary>
+    /// It created a second cluster in the etcd that had lost its data. It is the only first node by its own settings, so it need not wait for others.
+    /// </summary>
     [Fact]
     public async Task Node_WithAnEmptyDirectoryBesideOneThatWaitsForARecovery_CreatesNoneAndJoinsLater()
     {
@@ -119,7 +123,9 @@ public sealed class NodeStartTests : IDisposable
         var health = new ProcessHealth();
         using var stop = new CancellationTokenSource();
         var starting = StartAsync(1, nobody, health, stop: stop.Token);
-        await Eventually.TrueAsync(() => health.NotStarted?.Contains("The coordinator at http://127.0.0.1:1 does not answer", StringComparison.Ordinal) == true, "the node says what it waits for");
+        await Eventually.TrueAsync(
+            () => health.NotStarted?.Contains("The coordinator at http://127.0.0.1:1 does not answer", StringComparison.Ordinal) == true,
+            "the node says what it waits for");
         Assert.Null(health.NotAlive);
         await stop.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => starting);
@@ -143,8 +149,11 @@ public sealed class NodeStartTests : IDisposable
     [ToolTheory("bash")]
     [InlineData("$NODE health --admin http://127.0.0.1:9", 1, "no answer from http://127.0.0.1:9/health/ready", "")]
     [InlineData("$ROUTER health", 2, "", "kv-router: --admin: is missing")]
-    [InlineData("KVCLUSTER_CLUSTER=c $NODE config show --node 1 --data d --listen http://127.0.0.1:1 --coordinator etcd=http://127.0.0.1:2 | grep '^cluster' | tr -s ' '", 0, "cluster c KVCLUSTER_CLUSTER", "")]
-    [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: Unrecognized command or argument '--listne', did you mean '--listen'? (--help lists the options)")]
+    [InlineData("KVCLUSTER_CLUSTER=c $NODE config show --node 1 --data d --listen http://127.0.0.1:1 --coordinator etcd=http://127.0.0.1:2 | grep '^cluster' | "
+        + "tr -s ' '", 0, "cluster c KVCLUSTER_CLUSTER", "")]
+    [InlineData(
+        "$NODE run --node 0 --data '' --listne x", 2, "",
+        "kv-node: Unrecognized command or argument '--listne', did you mean '--listen'? (--help lists the options)")]
     [InlineData("$NODE run --memory-buget-mib 5", 2, "", ", did you mean '--memory-budget-mib'? (--help lists the options)")]
     [InlineData("$ROUTER run --nodse=http://127.0.0.1:1", 2, "", ", did you mean '--nodes'? (--help lists the options)")]
     [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --node: '0' is not an id")]
@@ -181,8 +190,10 @@ public sealed class NodeStartTests : IDisposable
     {
         Assert.Contains("chown", new DirectoryNotUsableException(_folder.Path, new UnauthorizedAccessException()).Message, StringComparison.Ordinal);
         const int readOnly = 30;
-        Assert.Contains("volume", new DirectoryNotUsableException(_folder.Path, new IOException("Read-only file system", readOnly)).Message, StringComparison.Ordinal);
-        Assert.Contains("volume", new DirectoryNotUsableException(_folder.Path, new StorageIoException("create directory", "x", "y", inner: new IOException("Read-only file system", readOnly))).Message, StringComparison.Ordinal);
+        Assert.Contains(
+            "volume", new DirectoryNotUsableException(_folder.Path, new IOException("Read-only file system", readOnly)).Message, StringComparison.Ordinal);
+        Assert.Contains("volume", new DirectoryNotUsableException(_folder.Path, new StorageIoException(
+            "create directory", "x", "y", inner: new IOException("Read-only file system", readOnly))).Message, StringComparison.Ordinal);
     }
 
     private static async Task AssertHasNoRecordsAsync(EmbeddedCoordinator coordinator)
@@ -194,15 +205,16 @@ public sealed class NodeStartTests : IDisposable
 
     private EmbeddedCoordinator OpenCoordinator() => EmbeddedCoordinator.Open(Path.Combine(_folder.Path, "coordinator"), TimeProvider.System);
 
-    private Task<NodeHost> StartAsync(uint node, ICoordinator coordinator, ProcessHealth health, uint[]? nodes = null, CancellationToken stop = default) => NodeHost.StartAsync(
-        new NodeOptions
-        {
-            Node = new(node),
-            DataDirectory = Path.Combine(_folder.Path, $"node-{node}"),
-            Listen = "http://127.0.0.1:0",
-            DrainTimeMax = Eventually.Limit,
-            StopTimeMax = Eventually.Limit,
-            Bootstrap = new NewCluster([.. (nodes ?? [1, 2, 3]).Select(id => new NodeId(id))], nodes?.Length ?? 3, ["m"u8.ToArray()]),
-        },
-        coordinator, health, NullLoggerFactory.Instance, stop);
+    private Task<NodeHost> StartAsync(uint node, ICoordinator coordinator, ProcessHealth health, uint[]? nodes = null, CancellationToken stop = default) =>
+        NodeHost.StartAsync(
+            new NodeOptions
+            {
+                Node = new(node),
+                DataDirectory = Path.Combine(_folder.Path, $"node-{node}"),
+                Listen = "http://127.0.0.1:0",
+                DrainTimeMax = Eventually.Limit,
+                StopTimeMax = Eventually.Limit,
+                Bootstrap = new NewCluster([.. (nodes ?? [1, 2, 3]).Select(id => new NodeId(id))], nodes?.Length ?? 3, ["m"u8.ToArray()]),
+            },
+            coordinator, health, NullLoggerFactory.Instance, stop);
 }

@@ -22,8 +22,10 @@ public sealed partial class OperationsDocumentTests
     {
         var text = House.House.Read(Document);
         Assert.Contains(
-            $"| {ListenerLimits.MessageBytesMax >> 20} MiB where values or many keys are sent; {RequestLimits.ReadBytesMax >> 20} MiB for `Get`, `Scan` and `Watch`; "
-            + $"{RequestLimits.OperatorBytesMax >> 10} KiB for `Admin` calls, `OpenSession` and `EndSession`; {RequestLimits.QuestionBytesMax >> 10} KiB for `Cluster` calls, health and reflection.",
+            $"| {ListenerLimits.MessageBytesMax >> 20} MiB where values or many keys are sent; {RequestLimits.ReadBytesMax >> 20} MiB for `Get`, `Scan` and "
+            + "`Watch`; "
+            + $"{RequestLimits.OperatorBytesMax >> 10} KiB for `Admin` calls, `OpenSession` and `EndSession`; {RequestLimits.QuestionBytesMax >> 10} KiB for "
+            + "`Cluster` calls, health and reflection.",
             text, StringComparison.Ordinal);
         Assert.Contains(FormattableString.Invariant($"{KvLimits.KeysMax:N0} operations, in one shard |"), text, StringComparison.Ordinal);
     }

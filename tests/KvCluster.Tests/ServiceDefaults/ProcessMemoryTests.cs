@@ -16,11 +16,15 @@ public sealed class ProcessMemoryTests
     [Fact]
     public void LimitOf_GroupsOfTheSecondVersion_IsTheLeastOfThoseAbove() => Assert.Equal(
         300L << 20,
-        ProcessMemory.LimitOf(Second, Files(("/sys/fs/cgroup/kubepods/pod1/c2/memory.max", "max"), ("/sys/fs/cgroup/kubepods/pod1/memory.max", $"{300L << 20}"), ("/sys/fs/cgroup/kubepods/memory.max", $"{9L << 30}"))));
+        ProcessMemory.LimitOf(Second, Files(
+            ("/sys/fs/cgroup/kubepods/pod1/c2/memory.max", "max"), ("/sys/fs/cgroup/kubepods/pod1/memory.max", $"{300L << 20}"),
+            ("/sys/fs/cgroup/kubepods/memory.max", $"{9L << 30}"))));
 
     [Fact]
     public void LimitOf_GroupsOfTheFirstVersion_IsThatOfTheirController() => Assert.Equal(
-        320L << 20, ProcessMemory.LimitOf(First, Files(("/sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", $"{320L << 20}"), ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712"))));
+        320L << 20, ProcessMemory.LimitOf(First, Files(
+            ("/sys/fs/cgroup/memory/docker/x/memory.limit_in_bytes", $"{320L << 20}"),
+            ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712"))));
 
     [Fact]
     public void LimitOf_AContainerThatSeesOnlyItsOwnGroups_IsThatOfTheRoot() =>
@@ -39,7 +43,8 @@ public sealed class ProcessMemoryTests
     [InlineData(64L << 30, 256)]
     [InlineData(768L << 20, 192)]
     [InlineData(320L << 20, 128)]
-    public void CallMemoryDefault_IsAQuarterOfTheLimitWithinBounds(long? limit, int mebibytes) => Assert.Equal(mebibytes, ProcessMemory.CallMemoryDefault(limit));
+    public void CallMemoryDefault_IsAQuarterOfTheLimitWithinBounds(long? limit, int mebibytes) =>
+        Assert.Equal(mebibytes, ProcessMemory.CallMemoryDefault(limit));
 
     [Fact]
     public void MemoryRefusal_BelowWhatIsNeeded_NamesTheNumbers()

@@ -128,7 +128,8 @@ public sealed class ReadingGateTests
         for (var number = 0; number < count; number++)
         {
             connections.Add(await Http2Connection.ConnectAsync(server.Port));
-            await connections[^1].WriteAsync([.. Request.ToBytes(), .. new Http2Frame(Http2Frame.Data, Http2Frame.EndStream, 1, Http2Frame.Message([])).ToBytes()]);
+            await connections[^1].WriteAsync(
+                [.. Request.ToBytes(), .. new Http2Frame(Http2Frame.Data, Http2Frame.EndStream, 1, Http2Frame.Message([])).ToBytes()]);
         }
         await Eventually.TrueAsync(() => server.Connections == count && _gate.Waiting == count, "all wait");
         foreach (var connection in connections)
@@ -145,7 +146,8 @@ public sealed class ReadingGateTests
         Http2Frame.EndHeaders,
         1,
         Http2Frame.HeaderBlock(
-            (":method", "POST"), (":scheme", "http"), (":path", "/kvcluster.testing.Echo/Unary"), (":authority", "localhost"), ("te", "trailers"), ("content-type", "application/grpc")));
+            (":method", "POST"), (":scheme", "http"),
+            (":path", "/kvcluster.testing.Echo/Unary"), (":authority", "localhost"), ("te", "trailers"), ("content-type", "application/grpc")));
 
     private static Task<bool> PassAsync(ReadingGate gate, IPAddress? host = null) => gate.PassAsync(host ?? Host, CancellationToken.None).AsTask();
 }

@@ -16,5 +16,6 @@ public sealed class SettingsDocumentationTests
     [Fact]
     public void Document_ForTheRouter_HasItsTableOfSettings() => AssertHolds(RouterSettings.RunTable.Except(NodeSettings.RunTable));
 
-    private static void AssertHolds(IEnumerable<Setting> table) => Assert.Contains(SettingsText.Markdown(table), House.House.Read("deploy/OPERATIONS.md"), StringComparison.Ordinal);
+    private static void AssertHolds(IEnumerable<Setting> table) =>
+        Assert.Contains(SettingsText.Markdown(table), House.House.Read("deploy/OPERATIONS.md"), StringComparison.Ordinal);
 }

@@ -42,7 +42,8 @@ public sealed class SettingsReaderTests : IDisposable
     public void Read_WithManyMistakes_ReportsEachWithItsSource()
     {
         File.WriteAllText(FilePath, "# settings\nwhere: ftp://h\ncuont: 3\n");
-        var settings = Read(new() { ["config"] = FilePath, ["the-count"] = "100" }, new() { ["KVCLUSTER_NAMES"] = ",", ["KVCLUSTER_NAME"] = "x", ["NAME"] = "y" });
+        var settings = Read(
+            new() { ["config"] = FilePath, ["the-count"] = "100" }, new() { ["KVCLUSTER_NAMES"] = ",", ["KVCLUSTER_NAME"] = "x", ["NAME"] = "y" });
         Assert.Equal(
         [
             "--the-count: '100' is not a number from 1 to 99.",
@@ -103,7 +104,8 @@ public sealed class SettingsReaderTests : IDisposable
 
     [Theory]
     [InlineData("where: http://h:1\ntls:\n  cert: x\n", ":2: tls: is neither a value nor a list of values; names are flat, such as tls-cert.")]
-    [InlineData("{\"where\": \"http://h:1\",\n \"tls\": {\"cert\": [1]}}", ":2: tls: is neither a value nor a list of values; names are flat, such as tls-cert.")]
+    [InlineData(
+        "{\"where\": \"http://h:1\",\n \"tls\": {\"cert\": [1]}}", ":2: tls: is neither a value nor a list of values; names are flat, such as tls-cert.")]
     [InlineData("where: http://h:1\nnames: [[a]]\n", ":2: names: is neither a value nor a list of values; names are flat, such as tls-cert.")]
     [InlineData("where: http://h:1\nwhere: http://h:2\n", ":2: where: is set a second time.")]
     [InlineData("where: http://h:1\nnames: ['a,b']\n", ":2: names: 'a,b' contains a comma, which separates items.")]

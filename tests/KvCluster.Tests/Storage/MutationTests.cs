@@ -13,10 +13,12 @@ public sealed class MutationTests
 
     private static readonly Lazy<List<string>> TestNames = new(static () =>
     [
-        .. typeof(MutationTests).Assembly.GetTypes().Where(static type => type.IsClass).SelectMany(static type => type.GetMethods().Select(method => $"{type.FullName}.{method.Name}")),
+        .. typeof(MutationTests).Assembly.GetTypes().Where(static type => type.IsClass).SelectMany(
+            static type => type.GetMethods().Select(method => $"{type.FullName}.{method.Name}")),
     ]);
 
-    public static TheoryData<string> Mutations => new(House.House.TextFiles().Where(static path => path.StartsWith(Folder, StringComparison.Ordinal)).Select(static path => path[Folder.Length..]));
+    public static TheoryData<string> Mutations =>
+        new(House.House.TextFiles().Where(static path => path.StartsWith(Folder, StringComparison.Ordinal)).Select(static path => path[Folder.Length..]));
 
     [Theory]
     [MemberData(nameof(Mutations))]
@@ -29,7 +31,8 @@ public sealed class MutationTests
         var places = Enumerable.Range(0, source.Count).Count(index => source.Skip(index).Take(removed.Count).SequenceEqual(removed));
         Assert.True(
             removed.Count > 0 && places == 1,
-            $"The lines that {Folder}{name} removes are in {file} {places} times. Change it with the code: it describes a mistake that the named tests must find.");
+            $"The lines that {Folder}{name} removes are in {file} {places} times. Change it with the code: it describes a mistake that the named tests must "
+            + "find.");
         Assert.NotEqual(removed, Changed(lines, '+'));
         if (lines.FirstOrDefault(static line => line.StartsWith("simulation: ", StringComparison.Ordinal)) is { } simulation)
         {

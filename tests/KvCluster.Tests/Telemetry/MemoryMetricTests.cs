@@ -35,7 +35,8 @@ public sealed class MemoryMetricTests
             Assert.Equal(
                 new Dictionary<string, double>
                 {
-                    ["changed_pages"] = 1_050, ["reader_pages"] = 2_000, ["digest_pages"] = 2_500, ["free_pages"] = 3_000, ["journal"] = 4_000, ["journal_index"] = 5_000, ["requests"] = 1 << 20,
+                    ["changed_pages"] = 1_050, ["reader_pages"] = 2_000,
+                    ["digest_pages"] = 2_500, ["free_pages"] = 3_000, ["journal"] = 4_000, ["journal_index"] = 5_000, ["requests"] = 1 << 20,
                     ["budget"] = Budget, ["held"] = 3,
                 },
                 read);

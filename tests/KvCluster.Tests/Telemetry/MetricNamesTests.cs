@@ -15,7 +15,8 @@ public sealed partial class MetricNamesTests
     [Fact]
     public async Task TableOfMetrics_InItsDocument_EqualsTheCode()
     {
-        var found = (await InstrumentsAsync()).Select(instrument => $"`{instrument.Name}` | {KindOf(instrument)} | `{instrument.Unit}` | {instrument.Description}");
+        var found = (await InstrumentsAsync())
+            .Select(instrument => $"`{instrument.Name}` | {KindOf(instrument)} | `{instrument.Unit}` | {instrument.Description}");
         var told = Row().Matches(House.House.Read("deploy/telemetry/METRICS.md")).Select(row => row.Groups[1].Value);
         Assert.Equal(found.Order(StringComparer.Ordinal), told.Order(StringComparer.Ordinal));
     }
@@ -50,7 +51,8 @@ public sealed partial class MetricNamesTests
         {
             InstrumentPublished = (instrument, _) =>
             {
-                if (ReferenceEquals(instrument.Meter, node.Meter) || ReferenceEquals(instrument.Meter, router.Meter) || instrument.Meter.Name is ClientMetrics.Name or CertificateMetrics.Name)
+                if (ReferenceEquals(instrument.Meter, node.Meter)
+                    || ReferenceEquals(instrument.Meter, router.Meter) || instrument.Meter.Name is ClientMetrics.Name or CertificateMetrics.Name)
                     found.Add(instrument);
             },
         };

@@ -55,7 +55,8 @@ public sealed class MetricsPageTests : IDisposable
     [Fact]
     public void Write_OfAHistogram_HasCumulativeBucketsOfItsAdvice()
     {
-        var histogram = _meter.CreateHistogram("kvcluster.test.duration", "s", "How long.", null, new InstrumentAdvice<double> { HistogramBucketBoundaries = [0.00005, 0.125] });
+        var histogram = _meter.CreateHistogram(
+            "kvcluster.test.duration", "s", "How long.", null, new InstrumentAdvice<double> { HistogramBucketBoundaries = [0.00005, 0.125] });
         Write();
         foreach (var value in new[] { 0, 0.0625, 0.125, 4 })
             histogram.Record(value, Tag("rpc.method", "Put"));
@@ -77,7 +78,8 @@ public sealed class MetricsPageTests : IDisposable
     public void Write_OfAnObservedGauge_ShowsCurrentSeriesOnly()
     {
         var shards = new List<(int Shard, long Lag)> { (1, 10), (2, 20) };
-        _meter.CreateObservableGauge("kvcluster.test.lag.size", () => shards.Select(shard => new Measurement<long>(shard.Lag, Tag("kvcluster.shard", shard.Shard))), "By", "");
+        _meter.CreateObservableGauge(
+            "kvcluster.test.lag.size", () => shards.Select(shard => new Measurement<long>(shard.Lag, Tag("kvcluster.shard", shard.Shard))), "By", "");
         Assert.Contains("kvcluster_test_lag_size_bytes{kvcluster_shard=\"2\"} 20\n", Write(), StringComparison.Ordinal);
         shards.RemoveAt(1);
         shards[0] = (1, 11);
@@ -125,8 +127,10 @@ public sealed class MetricsPageTests : IDisposable
     public void Write_OfNumbers_WritesEachAsPrometheusReadsIt()
     {
         double[] values = [0, -1.5, 123456789012, 0.1 + 0.2, 1e-300, double.MaxValue, double.PositiveInfinity, double.NegativeInfinity, double.NaN];
-        _meter.CreateObservableGauge("kvcluster.test.numbers", () => values.Select((value, index) => new Measurement<double>(value, Tag("kvcluster.shard", index))), null, "");
-        var written = Write().Split('\n', StringSplitOptions.RemoveEmptyEntries).Where(static line => line[0] != '#').Select(static line => line[(line.LastIndexOf(' ') + 1)..]);
+        _meter.CreateObservableGauge(
+            "kvcluster.test.numbers", () => values.Select((value, index) => new Measurement<double>(value, Tag("kvcluster.shard", index))), null, "");
+        var written = Write().Split('\n', StringSplitOptions.RemoveEmptyEntries).Where(static line => line[0] != '#').Select(
+            static line => line[(line.LastIndexOf(' ') + 1)..]);
         Assert.Equal(["0", "-1.5", "123456789012", "0.30000000000000004", "1E-300", "1.7976931348623157E+308", "+Inf", "-Inf", "NaN"], written);
     }
 

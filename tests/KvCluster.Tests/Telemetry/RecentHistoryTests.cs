@@ -32,7 +32,8 @@ public sealed class RecentHistoryTests
         var history = new RecentHistory();
         history.Add(Sample(7));
 
-        Assert.All(NodeHistory.Descriptor.Fields.InFieldNumberOrder(), field => Assert.Single((System.Collections.IEnumerable)field.Accessor.GetValue(history.Tell())));
+        Assert.All(NodeHistory.Descriptor.Fields.InFieldNumberOrder(), field => Assert.Single(
+            (System.Collections.IEnumerable)field.Accessor.GetValue(history.Tell())));
     }
 
     [Fact]
@@ -85,7 +86,9 @@ public sealed class RecentHistoryTests
         await using var cluster = await NodeCluster.StartAsync(1);
         var client = new V1.Cluster.ClusterClient(cluster.ChannelOf(1).Calls());
         NodeHistory? history = null;
-        await Eventually.TrueAsync(async () => (history = (await client.GetStatusAsync(new GetStatusRequest { History = true })).Nodes[0].History).UnixUs.Count > 0, "there is a sample");
+        await Eventually.TrueAsync(
+            async () => (history = (await client.GetStatusAsync(new GetStatusRequest { History = true })).Nodes[0].History).UnixUs.Count > 0,
+            "there is a sample");
 
         Assert.True(history!.DiskFreeBytes[0] > 0);
         Assert.Null((await client.GetStatusAsync(new GetStatusRequest())).Nodes[0].History);

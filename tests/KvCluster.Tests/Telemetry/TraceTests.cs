@@ -28,7 +28,8 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
         {
             ShouldListenTo = static source => source.Name.StartsWith("KvCluster.", StringComparison.Ordinal),
             Sample = (ref ActivityCreationOptions<ActivityContext> options) =>
-                options.Parent.TraceId == _trace && options.Parent.TraceFlags == ActivityTraceFlags.Recorded ? ActivitySamplingResult.AllDataAndRecorded : ActivitySamplingResult.None,
+                options.Parent.TraceId == _trace && options.Parent.TraceFlags == ActivityTraceFlags.Recorded ? ActivitySamplingResult.AllDataAndRecorded
+                    : ActivitySamplingResult.None,
             ActivityStopped = span =>
             {
                 if (span.TraceId == _trace)
@@ -43,7 +44,8 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
         _cluster = await NodeCluster.StartAsync(3);
         var leader = await _cluster.LeaderOfAsync(0);
         _router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [_cluster.AddressOf(leader)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [_cluster.AddressOf(leader)], Timeout = Eventually.Limit },
+            new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
     }
 
     public async Task DisposeAsync()
@@ -58,7 +60,8 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
     public async Task Put_InASampledTrace_IsFollowedFromTheRouterToTheFollowersJournals()
     {
         var caller = ActivitySpanId.CreateRandom();
-        // A record committed while a follower was down, or by a leader that was then lost, has spans in fewer than three journals. Then the next put is checked.
+        // A record committed while a follower was down, or by a leader that was then lost, has spans in fewer than three journals. Then the next put is
+        // checked.
         var waited = Stopwatch.StartNew();
         do
         {
@@ -157,7 +160,8 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
 
     private static Func<Activity, bool> WithName(string name) => span => span.OperationName == name;
 
-    private Activity Single(string name, ActivityKind kind, string source) => Assert.Single(_spans, span => span.OperationName == name && span.Kind == kind && span.Source.Name == source);
+    private Activity Single(string name, ActivityKind kind, string source) =>
+        Assert.Single(_spans, span => span.OperationName == name && span.Kind == kind && span.Source.Name == source);
 
     private async Task PutAsync(string traceparent, string key = "key")
     {
@@ -166,6 +170,7 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
         var put = new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("value") };
         // The outcome is unknown if the leadership changed.
         await Eventually.AnsweredAsync(
-            () => kv.PutAsync(put, new Metadata { { "traceparent", traceparent } }, limit).ResponseAsync, static failure => failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown);
+            () => kv.PutAsync(put, new Metadata { { "traceparent", traceparent } }, limit).ResponseAsync,
+            static failure => failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown);
     }
 }

@@ -1,7 +1,7 @@
 // The embedded coordinator's file: a sequence of records. The first ones hold what there was when the file was written, and are synced together; each of the
 // others is synced before the next is appended. A record is a header of 12 bytes (magic, payload length in bytes, CRC-32C of both and the payload, all
-// little-endian) and a payload (CoordinatorRecord). Used under the coordinator's lock. A StorageIoException means that the outcome of the append is unknown; the
-// coordinator stops.
+// little-endian) and a payload (CoordinatorRecord). Used under the coordinator's lock. A StorageIoException means that the outcome of the append is unknown;
+// the coordinator stops.
 using System.Buffers.Binary;
 using System.Numerics;
 using Google.Protobuf;
@@ -49,7 +49,8 @@ internal sealed class CoordinatorFile : IDisposable
             var bytes = Replay(file, path, replay);
             if (bytes < file.Length)
                 file.Resize(bytes);
-            // The process before may have ended between a write and its sync, or between the rename of a new file and the sync of the directory. What is answered from here on must stay.
+            // The process before may have ended between a write and its sync, or between the rename of a new file and the sync of the directory. What is
+            // answered from here on must stay.
             file.Sync();
             files.SyncDirectory(directory);
             return new CoordinatorFile(files, directory, file, bytes);

@@ -18,11 +18,13 @@ internal sealed class CoordinatorServer : IAsyncDisposable
     /// <param name="coordinator">Owned by the caller, who disposes it after the server.</param>
     /// <param name="listen">"http://host:port" with an address of this machine. Port 0 chooses a free one.</param>
     /// <exception cref="IOException">The port is in use.</exception>
-    public static async Task<CoordinatorServer> StartAsync(EmbeddedCoordinator coordinator, string listen, ILoggerFactory logs, CancellationToken cancellationToken)
+    public static async Task<CoordinatorServer> StartAsync(
+        EmbeddedCoordinator coordinator, string listen, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, new Uri(listen), limits: ListenerLimits.OfCoordinator());
         builder.Services.AddSingleton(coordinator);
-        builder.Services.AddReflection(Etcdserverpb.KV.Descriptor, Etcdserverpb.Watch.Descriptor, Etcdserverpb.Lease.Descriptor, Etcdserverpb.Maintenance.Descriptor);
+        builder.Services.AddReflection(
+            Etcdserverpb.KV.Descriptor, Etcdserverpb.Watch.Descriptor, Etcdserverpb.Lease.Descriptor, Etcdserverpb.Maintenance.Descriptor);
         builder.Services.AddGrpc();
         var app = builder.Build();
         app.MapGrpcService<EtcdKvService>();

@@ -13,7 +13,9 @@ namespace KvCluster.Node.Coordination.Embedded;
 /// <param name="historyEventsMax">Changes kept for watches.</param>
 internal sealed class CoordinatorState(int historyEventsMax)
 {
-    /// <summary>All keys and values together. The file has up to four times as much and the newest change, and is read as a whole, for which 2 GiB are the limit.</summary>
+    /// <summary>
+    /// All keys and values together. The file has up to four times as much and the newest change, and is read as a whole, for which 2 GiB are the limit.
+    /// </summary>
     public const long LiveBytesMax = 256 << 20;
 
     /// <summary>Keys and values in one record of the whole state. An entry that is larger has a record of its own.</summary>
@@ -256,13 +258,16 @@ internal sealed class CoordinatorState(int historyEventsMax)
     {
         var bytes = change.CalculateSize();
         if (bytes > CoordinatorFile.PayloadBytesMax)
-            throw new CoordinatorRequestException($"The change has {bytes:N0} bytes, and the embedded coordinator takes at most {CoordinatorFile.PayloadBytesMax:N0} at once. Nothing was changed; make smaller changes.");
+            throw new CoordinatorRequestException($"The change has {bytes:N0} bytes, and the embedded coordinator takes at most "
+                + $"{CoordinatorFile.PayloadBytesMax:N0} at once. Nothing was changed; make smaller changes.");
         var growth = change.Events.Sum(GrowthBy);
         if (growth > 0 && LiveBytes + growth > LiveBytesMax)
-            throw new CoordinatorRequestException($"The embedded coordinator has {LiveBytes:N0} bytes of keys and values and takes at most {LiveBytesMax:N0}. Nothing was changed; delete keys, or use etcd.");
+            throw new CoordinatorRequestException($"The embedded coordinator has {LiveBytes:N0} bytes of keys and values and takes at most {LiveBytesMax:N0}. "
+                + "Nothing was changed; delete keys, or use etcd.");
     }
 
-    private long GrowthBy(Event change) => (change.Type == Event.Types.EventType.Put ? BytesOf(change.Kv) : 0) - (_keys.TryGetValue(change.Kv.Key, out var before) ? BytesOf(before) : 0);
+    private long GrowthBy(Event change) =>
+        (change.Type == Event.Types.EventType.Put ? BytesOf(change.Kv) : 0) - (_keys.TryGetValue(change.Kv.Key, out var before) ? BytesOf(before) : 0);
 
     private static long BytesOf(KeyValue kv) => kv.Key.Length + kv.Value.Length;
 

@@ -81,7 +81,8 @@ internal sealed class EmbeddedCoordinator : ICoordinator
     public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
         Task.FromResult(EtcdRequests.ToList(Range(EtcdRequests.List(prefix))));
 
-    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
+    public Task<CompareAndSetResult> CompareAndSetAsync(
+        string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
     {
         var response = ExecuteOwn(EtcdRequests.CompareAndSet(key, expectedRevision, value, lease, guardedBy));
         if (EtcdRequests.IsBroken(guardedBy, response))

@@ -12,7 +12,8 @@ internal sealed class EtcdWatchService(EmbeddedCoordinator coordinator) : Watch.
     /// <summary>Maximum number of watches on one stream.</summary>
     private const int WatchesMax = 1_000;
 
-    public override async Task Watch(IAsyncStreamReader<WatchRequest> requestStream, IServerStreamWriter<WatchResponse> responseStream, ServerCallContext context)
+    public override async Task Watch(
+        IAsyncStreamReader<WatchRequest> requestStream, IServerStreamWriter<WatchResponse> responseStream, ServerCallContext context)
     {
         using var ending = CancellationTokenSource.CreateLinkedTokenSource(context.CancellationToken);
         using var turn = new SemaphoreSlim(1);
@@ -76,7 +77,8 @@ internal sealed class EtcdWatchService(EmbeddedCoordinator coordinator) : Watch.
             await write(new WatchResponse { Header = header, WatchId = id, Created = true }).ConfigureAwait(false);
             while (true)
             {
-                var changes = await coordinator.ReadChangesAsync(request.Key, request.RangeEnd ?? ByteString.Empty, from, cancellationToken).ConfigureAwait(false);
+                var changes = await coordinator.ReadChangesAsync(request.Key, request.RangeEnd ?? ByteString.Empty, from, cancellationToken)
+                    .ConfigureAwait(false);
                 from = changes.Header.Revision + 1;
                 changes.WatchId = id;
                 if (changes.Events.Count > 0)
@@ -85,11 +87,13 @@ internal sealed class EtcdWatchService(EmbeddedCoordinator coordinator) : Watch.
         }
         catch (CoordinatorCompactedException compacted)
         {
-            await TryWriteAsync(new WatchResponse { WatchId = id, Canceled = true, CompactRevision = compacted.KeptFrom, CancelReason = compacted.Message }).ConfigureAwait(false);
+            await TryWriteAsync(new WatchResponse { WatchId = id,
+                Canceled = true, CompactRevision = compacted.KeptFrom, CancelReason = compacted.Message }).ConfigureAwait(false);
         }
         catch (CoordinatorUnavailableException stopped)
         {
-            await TryWriteAsync(new WatchResponse { Header = new ResponseHeader(), WatchId = id, Canceled = true, CancelReason = stopped.Message }).ConfigureAwait(false);
+            await TryWriteAsync(
+                new WatchResponse { Header = new ResponseHeader(), WatchId = id, Canceled = true, CancelReason = stopped.Message }).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is OperationCanceledException or RpcException or InvalidOperationException)
         {
@@ -103,7 +107,8 @@ internal sealed class EtcdWatchService(EmbeddedCoordinator coordinator) : Watch.
             {
                 await write(last).ConfigureAwait(false);
             }
-            catch (Exception failure) when (failure is OperationCanceledException or RpcException or InvalidOperationException or CoordinatorUnavailableException)
+            catch (Exception failure)
+                when (failure is OperationCanceledException or RpcException or InvalidOperationException or CoordinatorUnavailableException)
             {
                 // Nobody is left to receive the message.
                 return;

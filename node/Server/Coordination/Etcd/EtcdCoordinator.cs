@@ -54,7 +54,8 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     public async Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
         EtcdRequests.ToList(await RangeAsync(EtcdRequests.List(prefix), cancellationToken).ConfigureAwait(false));
 
-    public async Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
+    public async Task<CompareAndSetResult> CompareAndSetAsync(
+        string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
     {
         _check.ThrowIfAlarmed();
         var before = _check.Seen;
@@ -149,12 +150,13 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     }
 
     /// <summary>
-    /// Streams the database of the current member and its checksum, in the form of <c>etcdctl snapshot save</c>. It has everything that a read before this call has
-    /// returned, because that made the member catch up.
+    /// Streams the database of the current member and its checksum, in the form of <c>etcdctl snapshot save</c>. It has everything that a read before this call
+    /// has returned, because that made the member catch up.
     /// </summary>
     /// <param name="write">Receives the parts in order, one at a time. They are valid during the call.</param>
     /// <param name="cancellationToken">Ends the stream. What was received is of no use.</param>
-    /// <exception cref="CoordinatorUnavailableException">No answer, it ended early, or nothing came for <see cref="EtcdOptions.SnapshotSilenceMax"/>.</exception>
+    /// <exception cref="CoordinatorUnavailableException">No answer, it ended early, or nothing came for
+    /// <see cref="EtcdOptions.SnapshotSilenceMax"/>.</exception>
     public async Task SnapshotAsync(Action<ReadOnlyMemory<byte>> write, CancellationToken cancellationToken)
     {
         _check.ThrowIfAlarmed();
@@ -174,11 +176,13 @@ internal sealed partial class EtcdCoordinator : ICoordinator
                 silence.CancelAfter(_options.SnapshotSilenceMax);
             }
         }
-        catch (Exception failure) when (failure is RpcException or OperationCanceledException && silence.IsCancellationRequested && !cancellationToken.IsCancellationRequested)
+        catch (Exception failure)
+            when (failure is RpcException or OperationCanceledException && silence.IsCancellationRequested && !cancellationToken.IsCancellationRequested)
         {
             MoveOn(endpoint);
             throw new CoordinatorUnavailableException(
-                $"The coordinator at {endpoint.Address} sent nothing of its snapshot for {_options.SnapshotSilenceMax.TotalSeconds:0.###} s. Nothing was saved or deleted.", failure);
+                $"The coordinator at {endpoint.Address} sent nothing of its snapshot for {_options.SnapshotSilenceMax.TotalSeconds:0.###} s. "
+                + "Nothing was saved or deleted.", failure);
         }
         catch (RpcException failure)
         {
@@ -206,7 +210,8 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     private EtcdEndpoint Current => _endpoints[Volatile.Read(ref _current)];
 
     // With this header a member without a leader refuses calls at once and ends watches, instead of leaving both waiting.
-    private static Metadata Headers(string? token) => token is null ? new Metadata { { "hasleader", "true" } } : new Metadata { { "hasleader", "true" }, { "token", token } };
+    private static Metadata Headers(string? token) =>
+        token is null ? new Metadata { { "hasleader", "true" } } : new Metadata { { "hasleader", "true" }, { "token", token } };
 
     /// <summary>Whether etcd refused the call before it proposed anything.</summary>
     private static bool IsRefusal(RpcException failure) =>
@@ -218,14 +223,16 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         : EtcdLogin.IsDenied(failure.Status)
             ? new CoordinatorDeniedException($"The coordinator at {_addresses} refuses {_login}: {failure.Status.Detail}", failure)
             : new CoordinatorUnavailableException(
-                $"The coordinator at {_addresses} {(IsRefusal(failure) ? "refused a request, which changed nothing" : "does not answer")}: {failure.StatusCode} {failure.Status.Detail}{Question(_options, failure.Status.Detail)}", failure);
+                $"The coordinator at {_addresses} {(IsRefusal(failure) ? "refused a request, which changed nothing" : "does not answer")}: "
+                + $"{failure.StatusCode} {failure.Status.Detail}{Question(_options, failure.Status.Detail)}", failure);
 
     /// <summary>What to ask of a server that takes a connection and ends it before it answers; "" for other failures.</summary>
     internal static string Question(EtcdOptions options, string detail)
     {
         if (!detail.Contains("prematurely", StringComparison.Ordinal) && !detail.Contains("closed it immediately", StringComparison.Ordinal))
             return "";
-        var question = !options.Endpoints[0].StartsWith("https:", StringComparison.OrdinalIgnoreCase) ? "Does it require https:// (coordinator, coordinator-ca)?"
+        var question = !options.Endpoints[0].StartsWith("https:", StringComparison.OrdinalIgnoreCase)
+            ? "Does it require https:// (coordinator, coordinator-ca)?"
             : options.CertificateFile is null ? "Does it require a client certificate (coordinator-cert, coordinator-key)?"
             : "Does it accept the client certificate (coordinator-cert), and does it speak TLS at all?";
         return (detail.EndsWith('.') ? " " : ". ") + question;
@@ -269,7 +276,8 @@ internal sealed partial class EtcdCoordinator : ICoordinator
             {
                 return await CallAsync(call, cancellationToken).ConfigureAwait(false);
             }
-            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && attempt < _endpoints.Length && !cancellationToken.IsCancellationRequested)
+            catch (RpcException failure)
+                when (failure.StatusCode == StatusCode.Unavailable && attempt < _endpoints.Length && !cancellationToken.IsCancellationRequested)
             {
                 continue;
             }
@@ -315,7 +323,8 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         }
     }
 
-    private async Task<WatchResponse> NextAsync(EtcdEndpoint endpoint, AsyncDuplexStreamingCall<WatchRequest, WatchResponse> call, SeenStore store, CancellationToken cancellationToken)
+    private async Task<WatchResponse> NextAsync(
+        EtcdEndpoint endpoint, AsyncDuplexStreamingCall<WatchRequest, WatchResponse> call, SeenStore store, CancellationToken cancellationToken)
     {
         try
         {
@@ -354,7 +363,8 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     [LoggerMessage(3, LogLevel.Information, "The coordinator at {Address} answers again")]
     private static partial void AnswersAgain(ILogger log, string address);
 
-    [LoggerMessage(4, LogLevel.Warning, "The coordinator is another store than before, whose records were rebuilt from the nodes of this cluster. This node goes by them")]
+    [LoggerMessage(
+        4, LogLevel.Warning, "The coordinator is another store than before, whose records were rebuilt from the nodes of this cluster. This node goes by them")]
     private static partial void Continues(ILogger log);
 
     [LoggerMessage(1, LogLevel.Information, "The coordinator answers at {Address}, no longer at {Before}")]

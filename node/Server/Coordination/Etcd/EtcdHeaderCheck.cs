@@ -24,7 +24,9 @@ internal sealed partial class EtcdHeaderCheck(ILogger log)
         }
     }
 
-    /// <summary>The store that answers now is a different one, which somebody has found to be the right one. Answers of the one before are ignored from here on.</summary>
+    /// <summary>
+    /// The store that answers now is a different one, which somebody has found to be the right one. Answers of the one before are ignored from here on.
+    /// </summary>
     /// <param name="found">Has seen answers of that store only.</param>
     public void ContinueAs(EtcdHeaderCheck found)
     {

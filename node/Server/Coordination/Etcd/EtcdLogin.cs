@@ -53,7 +53,8 @@ internal sealed class EtcdLogin(string? user, string password, TimeSpan requestT
     /// <summary>Whether etcd permanently refuses the user, the password, or what the user may do.</summary>
     public static bool IsDenied(Status status) => status.StatusCode == StatusCode.PermissionDenied
         || (status.StatusCode == StatusCode.InvalidArgument
-            && (status.Detail.Contains("invalid user ID or password", StringComparison.Ordinal) || status.Detail.Contains("user name is empty", StringComparison.Ordinal)));
+            && (status.Detail.Contains("invalid user ID or password", StringComparison.Ordinal)
+                || status.Detail.Contains("user name is empty", StringComparison.Ordinal)));
 
     /// <summary>The user of these calls, for messages.</summary>
     public override string ToString() => user is null ? "calls without a user (coordinator-user)" : $"the user '{user}'";
@@ -62,10 +63,12 @@ internal sealed class EtcdLogin(string? user, string password, TimeSpan requestT
     {
         try
         {
-            var response = await endpoint.Auth.AuthenticateAsync(new AuthenticateRequest { Name = user, Password = password }, deadline: DateTime.UtcNow + requestTime).ConfigureAwait(false);
+            var response = await endpoint.Auth.AuthenticateAsync(
+                new AuthenticateRequest { Name = user, Password = password }, deadline: DateTime.UtcNow + requestTime).ConfigureAwait(false);
             return response.Token;
         }
-        catch (RpcException refused) when (refused.StatusCode == StatusCode.FailedPrecondition && refused.Status.Detail.Contains("authentication is not enabled", StringComparison.Ordinal))
+        catch (RpcException refused) when (refused.StatusCode == StatusCode.FailedPrecondition
+            && refused.Status.Detail.Contains("authentication is not enabled", StringComparison.Ordinal))
         {
             // Authentication is not enabled yet, as while a cluster is set up. Calls without a token work until it is, and are then refused because they
             // have none.

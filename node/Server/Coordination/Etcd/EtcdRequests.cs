@@ -23,7 +23,10 @@ internal static class EtcdRequests
         var name = ByteString.CopyFromUtf8(key);
         var request = new TxnRequest
         {
-            Compare = { new Compare { Key = name, Target = Compare.Types.CompareTarget.Mod, Result = Compare.Types.CompareResult.Equal, ModRevision = expectedRevision } },
+            Compare =
+            {
+                new Compare { Key = name, Target = Compare.Types.CompareTarget.Mod, Result = Compare.Types.CompareResult.Equal, ModRevision = expectedRevision }
+            },
             Success =
             {
                 value is null
@@ -43,7 +46,8 @@ internal static class EtcdRequests
         guard is not null && !response.Succeeded && !Holds(guard, response.Responses.Single().ResponseRange);
 
     /// <summary>The first key after all keys with a prefix. One zero byte if there is no such key.</summary>
-    public static ByteString EndOfPrefix(ByteString prefix) => KeyBounds.EndOfPrefix(prefix.Span) is { Length: > 0 } end ? ByteString.CopyFrom(end) : ByteString.CopyFrom(0);
+    public static ByteString EndOfPrefix(ByteString prefix) =>
+        KeyBounds.EndOfPrefix(prefix.Span) is { Length: > 0 } end ? ByteString.CopyFrom(end) : ByteString.CopyFrom(0);
 
     public static CoordinatorRead ToRead(RangeResponse response)
     {

@@ -18,7 +18,8 @@ internal sealed record EngineSystem(string Name, Func<string, IEngine> Open)
     /// Ours with bounds of its own. A quarter of its memory budget is what <see cref="StoreOptions.CheckpointScratchBytes"/> has, so that as many changed pages
     /// start a checkpoint on a machine of any size.
     /// </summary>
-    public static EngineSystem OursWith(StoreOptions options) => new(KvCluster, directory => new KvClusterEngine(directory, options, 4 * options.CheckpointScratchBytes));
+    public static EngineSystem OursWith(StoreOptions options) =>
+        new(KvCluster, directory => new KvClusterEngine(directory, options, 4 * options.CheckpointScratchBytes));
 
     /// <summary>Ours, called through the public interface of the library.</summary>
     public static EngineSystem Embedded { get; } = new(KvStore, directory => new KvStoreEngine(directory));

@@ -1,8 +1,8 @@
 namespace KvCluster.Benchmarks.Engine.Peers;
 
 /// <summary>
-/// RocksDB with a synced journal (WAL) whose files are used again, as much memory for what is only in the journal as ours has, a Bloom filter of 10 bits, a block
-/// cache for all data, and no compression, because the values cannot be compressed.
+/// RocksDB with a synced journal (WAL) whose files are used again, as much memory for what is only in the journal as ours has, a Bloom filter of 10 bits, a
+/// block cache for all data, and no compression, because the values cannot be compressed.
 /// </summary>
 internal sealed class RocksDbEngine : IEngine
 {

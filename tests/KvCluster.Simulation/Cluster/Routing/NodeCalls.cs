@@ -40,12 +40,17 @@ internal sealed class NodeCalls(ClusterNode node)
             case Method.Write:
                 var write = V1.WriteRequest.Parser.ParseFrom(call.Request);
                 if (Find(write.Operations[0].Put.Key, call, ReadMode.Leader, done) is { } written)
-                    Change(written, call, request => Fill(request, write.Conditions, write.Operations.Select(operation => operation.Put), write.Operations[0].Put.Key), write.RequestId, done);
+                    Change(
+                        written, call,
+                        request => Fill(request, write.Conditions, write.Operations.Select(operation => operation.Put), write.Operations[0].Put.Key),
+                        write.RequestId, done);
                 break;
             case Method.Put:
                 var put = PutRequest.Parser.ParseFrom(call.Request);
                 if (Find(put.Key, call, ReadMode.Leader, done) is { } changed)
-                    Change(changed, call, request => Fill(request, put.Conditions, [new PutOperation { Key = put.Key, Value = put.Value }], put.Key), put.RequestId, done);
+                    Change(
+                        changed, call, request => Fill(request, put.Conditions, [new PutOperation { Key = put.Key, Value = put.Value }], put.Key),
+                        put.RequestId, done);
                 break;
             default:
                 throw new Violation(Rule.Contract, $"no client of a run calls {call.Method}");

@@ -13,8 +13,8 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Simulation.Cluster.Routing;
 
 /// <summary>
-/// The watches of one process of a node: the real <see cref="KvWatches"/> over the real hubs, whose waits go on in the steps of the process's pool. A replica that
-/// has not applied the position that is asked for is not waited for; its caller goes elsewhere, as it does when the wait is over.
+/// The watches of one process of a node: the real <see cref="KvWatches"/> over the real hubs, whose waits go on in the steps of the process's pool. A replica
+/// that has not applied the position that is asked for is not waited for; its caller goes elsewhere, as it does when the wait is over.
 /// </summary>
 internal sealed class NodeWatches : IDisposable
 {
@@ -49,7 +49,8 @@ internal sealed class NodeWatches : IDisposable
         {
             stream.End(refusal);
         }
-        catch (Exception failure) when (failure is SimulatedCrashException || _node.Process != _process || !_node.IsUp || _node.Disk.HasFailed || _node.Disk.IsDamaged)
+        catch (Exception failure)
+            when (failure is SimulatedCrashException || _node.Process != _process || !_node.IsUp || _node.Disk.HasFailed || _node.Disk.IsDamaged)
         {
             // What a process meets at its end is told to nobody.
             stream.Break("connection reset");

@@ -59,7 +59,8 @@ internal sealed class RoutedClient : IDisposable
     /// <summary>No write is open, and since healing it has read in every mode and from the shard of every node that is up.</summary>
     public bool IsSettled => _openWrites == 0 && ModesToRead.Length == 0 && NodesToRead.Length == 0;
 
-    public string State => $"caller {Number}: {_open} calls are open, {Network.Refreshes} refreshes; since healing it has not read {string.Join(' ', ModesToRead)}, nor from nodes {string.Join(' ', NodesToRead)}";
+    public string State => $"caller {Number}: {_open} calls are open, {Network.Refreshes} refreshes; "
+        + $"since healing it has not read {string.Join(' ', ModesToRead)}, nor from nodes {string.Join(' ', NodesToRead)}";
 
     private KvReadMode[] ModesToRead => [.. Enum.GetValues<KvReadMode>().Where(mode => !_modesRead.Contains(mode))];
 
@@ -114,7 +115,8 @@ internal sealed class RoutedClient : IDisposable
     {
         _open++;
         var ended = false;
-        _run.Time.After(TimeoutUs + SlackUs, () => Violation.Unless(ended, Rule.EndsInTime, $"a call of caller {Number} has not ended {(TimeoutUs + SlackUs) / 1_000} ms after its begin"));
+        _run.Time.After(TimeoutUs + SlackUs, () => Violation.Unless(
+            ended, Rule.EndsInTime, $"a call of caller {Number} has not ended {(TimeoutUs + SlackUs) / 1_000} ms after its begin"));
         _ = EndAsync();
 
         async Task EndAsync()
@@ -199,7 +201,9 @@ internal sealed class RoutedClient : IDisposable
             return;
         }
 
-        var read = new ClusterRead(found[0].Position.Etag, [.. found.Select(static entry => new CommittedLog.Version(entry.Etag, entry.Found ? entry.Value.ToArray() : null))], _run.NowUs, null);
+        var read = new ClusterRead(
+            found[0].Position.Etag, [.. found.Select(static entry => new CommittedLog.Version(entry.Etag, entry.Found ? entry.Value.ToArray() : null))],
+            _run.NowUs, null);
         _run.Transcript.Answer(_run.NowUs, $"caller {Number}: {mode} keys {string.Join(' ', keys)} are {read.Shown}", read.Etag);
         _history.OnRead(keys, read, least, atFollower: mode is KvReadMode.Replica or KvReadMode.Session or KvReadMode.Stale, _run.NowUs);
         See(read.Etag);
@@ -226,7 +230,8 @@ internal sealed class RoutedClient : IDisposable
         try
         {
             var value = ValueOf((await _client.GetAsync(key).ConfigureAwait(false)).Value);
-            Violation.Unless(value >= acknowledged && value <= sent, Rule.Linearizable, $"caller {Number} reads {value} in the shard of node {node}, where it has written {sent} and been acknowledged {acknowledged}");
+            Violation.Unless(value >= acknowledged && value <= sent, Rule.Linearizable, $"caller {Number} reads {value} in the shard of node {node}, where it "
+                + $"has written {sent} and been acknowledged {acknowledged}");
             if (_run.Healed)
                 _nodesRead.Add(node);
         }

@@ -66,7 +66,8 @@ internal sealed class RoutedLoad : IDisposable
             var committed = log.VersionsOf(NameOf(key)).Count(version => version.Exists && ClusterData.WriteOf(version.Value) == value);
             Violation.Unless(
                 committed == 1 || (committed == 0 && !isAcknowledged), Rule.AppliedOnce,
-                $"value {value} of {NameOf(key)}, which a load or the writer beside it has put{(isAcknowledged ? " and was acknowledged" : "")}, is in {committed} committed changes");
+                $"value {value} of {NameOf(key)}, which a load or the writer beside it has put{(isAcknowledged ? " and was acknowledged" : "")}, is in "
+                + $"{committed} committed changes");
         }
     }
 

@@ -79,7 +79,8 @@ internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector, IWatchSour
     public void BreakAll() => BreakWhere(_ => true, "connection reset");
 
     /// <summary>A node's process has ended. Its streams break where that is noticed.</summary>
-    public void Ended(NodeId node) => run.Time.After(20 + run.Random.NextInt64(300), () => BreakWhere(other => other == node && !IsCut(node), "connection reset"));
+    public void Ended(NodeId node) =>
+        run.Time.After(20 + run.Random.NextInt64(300), () => BreakWhere(other => other == node && !IsCut(node), "connection reset"));
 
     /// <summary>A node's knowledge of the map has changed.</summary>
     public void MapChanged(NodeId node)

@@ -4,10 +4,10 @@ using KvCluster.Client;
 namespace KvCluster.Simulation.Cluster.Routing;
 
 /// <summary>
-/// A reader of the real library's watches over several shards, which gives a watch up again and again and goes on with its token, also slowly. Some of its watches begin
-/// with the entries that there are. Of the shard under test, what it was told is compared with the committed records: every change once and in order, with each
-/// position exactly the changes up to it, and the entries, with the changes that were told beside them, are the committed state of every key when they are complete. It
-/// draws from a random sequence of its own.
+/// A reader of the real library's watches over several shards, which gives a watch up again and again and goes on with its token, also slowly. Some of its
+/// watches begin with the entries that there are. Of the shard under test, what it was told is compared with the committed records: every change once and in
+/// order, with each position exactly the changes up to it, and the entries, with the changes that were told beside them, are the committed state of every key
+/// when they are complete. It draws from a random sequence of its own.
 /// </summary>
 internal sealed class RoutedWatch(ClusterRun run, KvClient client, int seed)
 {
@@ -143,12 +143,14 @@ internal sealed class RoutedWatch(ClusterRun run, KvClient client, int seed)
             for (var index = 0; index < Math.Max(expected.Count, Seen.Count); index++)
             {
                 var (committed, seen) = (index < expected.Count ? expected[index] : default, index < Seen.Count ? Seen[index] : default);
-                Violation.Unless(committed == seen, Rule.CommittedStays, $"a watch of the library from {start} to {end} was given {seen.Key} {seen.Etag} where {committed.Key} {committed.Etag} is committed");
+                Violation.Unless(committed == seen, Rule.CommittedStays, $"a watch of the library from {start} to {end} was given {seen.Key} {seen.Etag} where "
+                    + $"{committed.Key} {committed.Etag} is committed");
             }
             foreach (var (position, count) in _marks)
             {
                 var upTo = expected.Count(one => one.Etag <= position);
-                Violation.Unless(upTo == count, Rule.CommittedStays, $"a watch of the library from {start} was told the position {position} after {count} events, and there are {upTo} up to it");
+                Violation.Unless(upTo == count, Rule.CommittedStays, $"a watch of the library from {start} was told the position {position} after {count} "
+                    + $"events, and there are {upTo} up to it");
             }
         }
 

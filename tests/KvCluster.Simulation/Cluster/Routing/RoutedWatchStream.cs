@@ -6,7 +6,9 @@ using KvCluster.Wire;
 
 namespace KvCluster.Simulation.Cluster.Routing;
 
-/// <summary>A stream of a watch between a node and a process, in simulated time. A node writes the next message when the process has got the last one.</summary>
+/// <summary>
+/// A stream of a watch between a node and a process, in simulated time. A node writes the next message when the process has got the last one.
+/// </summary>
 internal sealed class RoutedWatchStream(ClusterRun run, RoutedNetwork network, ClusterNode node)
     : IServerStreamWriter<MessageBytes>, IAsyncStreamReader<StreamMessage<WatchResponse>>
 {

@@ -111,13 +111,15 @@ public sealed class BoundariesTests(ITestOutputHelper output)
             var expected = keys.Count(bound => bound.AsSpan().SequenceCompareTo(key) <= 0);
             var found = boundaries.CountNotAfter(key);
             if (expected != found)
-                Assert.Fail($"{Convert.ToHexString(key)}: {found} instead of {expected} of {string.Join(' ', keys.Take(50).Select(static bound => Convert.ToHexString(bound)))}");
+                Assert.Fail($"{Convert.ToHexString(key)}: {found} instead of {expected} of "
+                    + $"{string.Join(' ', keys.Take(50).Select(static bound => Convert.ToHexString(bound)))}");
         }
     }
 
     private static Boundaries Of(params byte[][] keys) => new([.. keys.Select(static key => (ReadOnlyMemory<byte>)key)]);
 
-    private static byte[][] Sorted(IEnumerable<byte[]> keys) => [.. keys.Order(Comparer<byte[]>.Create((left, right) => left.AsSpan().SequenceCompareTo(right)))];
+    private static byte[][] Sorted(IEnumerable<byte[]> keys) =>
+        [.. keys.Order(Comparer<byte[]>.Create((left, right) => left.AsSpan().SequenceCompareTo(right)))];
 
     private static byte[] Key(Random random, int kind) => Kinds[kind < Kinds.Length ? kind : random.Next(Kinds.Length)](random);
 
@@ -143,7 +145,8 @@ public sealed class BoundariesTests(ITestOutputHelper output)
     }
 
     private static byte[] Path(Random random) => Encoding.UTF8.GetBytes(
-        $"files/{(random.Next(4) == 0 ? "etc" : "usr/share")}/{(random.Next(2) == 0 ? "doc" : "a-long-directory-name")}/lib{random.Next(random.Next(1, 500))}/{(random.Next(8) == 0 ? "" : $"part{random.Next(2_000)}.html")}");
+        $"files/{(random.Next(4) == 0 ? "etc" : "usr/share")}/{(random.Next(2) == 0 ? "doc" : "a-long-directory-name")}"
+            + $"/lib{random.Next(random.Next(1, 500))}/{(random.Next(8) == 0 ? "" : $"part{random.Next(2_000)}.html")}");
 
     private static byte[] FewBytes(Random random)
     {

@@ -144,7 +144,8 @@ public sealed class RouteTableTests(ITestOutputHelper output)
     {
         var random = Seeds.Next(output);
         using var table = new RouteTable(ClientRuntime.Machine);
-        var routes = Enumerable.Range(0, 500).Select(shard => Route((uint)shard + 1, shard == 0 ? "" : $"k{shard:000}/", shard == 499 ? "" : $"k{shard + 1:000}/")).ToList();
+        var routes = Enumerable.Range(0, 500)
+            .Select(shard => Route((uint)shard + 1, shard == 0 ? "" : $"k{shard:000}/", shard == 499 ? "" : $"k{shard + 1:000}/")).ToList();
         table.TryFold(Map([.. routes]), out _);
         using var changed = new CancellationTokenSource();
         var callers = Enumerable.Range(0, 3).Select(caller => Task.Run(() => RouteUntil(caller, changed.Token))).ToArray();
@@ -165,7 +166,8 @@ public sealed class RouteTableTests(ITestOutputHelper output)
                 var number = routed % 2_000 < 1_000 ? (int)(routed % 500) : order.Next(500);
                 var key = Encoding.UTF8.GetBytes($"k{number:000}/{routed % 7}");
                 var route = table.Find(key)!;
-                Assert.True(route.Start.Span.SequenceCompareTo(key) <= 0 && (route.End.IsEmpty || route.End.Span.SequenceCompareTo(key) > 0), $"{route} has no key {number}");
+                Assert.True(route.Start.Span.SequenceCompareTo(key) <= 0 && (route.End.IsEmpty || route.End.Span.SequenceCompareTo(key) > 0), $"{route} has no "
+                    + $"key {number}");
                 routed++;
             }
             while (!end.IsCancellationRequested);

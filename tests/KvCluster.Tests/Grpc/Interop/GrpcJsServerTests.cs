@@ -91,7 +91,8 @@ public sealed class GrpcJsServerTests(GrpcJsServer server) : IClassFixture<GrpcJ
     [NodeFact]
     public async Task DeadlineExceededOnSleepingServer()
     {
-        await AssertFails(StatusCode.DeadlineExceeded, async () => await Client.UnaryAsync(new EchoRequest { DelayMs = 200_000 }, deadline: DateTime.UtcNow.AddMilliseconds(100)));
+        await AssertFails(StatusCode.DeadlineExceeded, async () => await Client.UnaryAsync(
+            new EchoRequest { DelayMs = 200_000 }, deadline: DateTime.UtcNow.AddMilliseconds(100)));
         using var call = Client.Duplex(deadline: DateTime.UtcNow.AddMilliseconds(100));
         await AssertFails(StatusCode.DeadlineExceeded, () => call.ResponseStream.MoveNext());
     }
@@ -124,7 +125,8 @@ public sealed class GrpcJsServerTests(GrpcJsServer server) : IClassFixture<GrpcJ
 
     [NodeFact]
     public async Task UnimplementedService() =>
-        await AssertFails(StatusCode.Unimplemented, async () => await new Absent.AbsentClient(server.Channel.Calls()).UnaryAsync(new EchoRequest(), deadline: Deadline));
+        await AssertFails(
+            StatusCode.Unimplemented, async () => await new Absent.AbsentClient(server.Channel.Calls()).UnaryAsync(new EchoRequest(), deadline: Deadline));
 
     [NodeFact]
     public async Task CustomMetadata()

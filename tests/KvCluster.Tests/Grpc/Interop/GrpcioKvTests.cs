@@ -8,11 +8,14 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Grpc.Interop;
 
-/// <summary>The service Kv from Python's grpcio, whose authors have not seen ours, at a node and through a router. The cases are in tests/interop/kv.py.</summary>
+/// <summary>
+/// The service Kv from Python's grpcio, whose authors have not seen ours, at a node and through a router. The cases are in tests/interop/kv.py.
+/// </summary>
 [Trait("Turn", "3")]
 public sealed class GrpcioKvTests
 {
-    private static readonly FileDescriptor[] Files = [Google.Rpc.StatusReflection.Descriptor, Google.Rpc.ErrorDetailsReflection.Descriptor, V1.KvReflection.Descriptor];
+    private static readonly FileDescriptor[] Files =
+        [Google.Rpc.StatusReflection.Descriptor, Google.Rpc.ErrorDetailsReflection.Descriptor, V1.KvReflection.Descriptor];
 
     [GrpcioTheory]
     [InlineData(false)]
@@ -22,7 +25,9 @@ public sealed class GrpcioKvTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.LeaderOfAsync(0);
         await using var router = throughRouter
-            ? await RouterHost.StartAsync(new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None)
+            ? await RouterHost.StartAsync(
+                new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance,
+                CancellationToken.None)
             : null;
         using var client = Python.Start(
         [

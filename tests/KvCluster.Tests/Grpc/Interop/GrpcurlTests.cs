@@ -44,7 +44,8 @@ public sealed class GrpcurlTests
             "describe" => ["-plaintext", $"127.0.0.1:{server.Port}", "describe", argument!],
             _ => ["-plaintext", "-d", argument!, $"127.0.0.1:{server.Port}", call],
         };
-        using var process = Process.Start(new ProcessStartInfo(Tools.Find("grpcurl")!, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
+        using var process = Process.Start(
+            new ProcessStartInfo(Tools.Find("grpcurl")!, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
         var errors = process.StandardError.ReadToEndAsync();
         var output = await process.StandardOutput.ReadToEndAsync();
         await process.WaitForExitAsync();

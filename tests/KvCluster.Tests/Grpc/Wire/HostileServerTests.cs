@@ -102,7 +102,8 @@ public sealed class HostileServerTests
         {
             var serving = ServeAsync(listener, HeadersFrame(
                 Http2Frame.EndStream,
-                (":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "5"), ("grpc-message", "not %E2%98%BA here"), ("x-more-bin", "q6ur")).ToBytes());
+                (":status", "200"),
+                ("content-type", "application/grpc"), ("grpc-status", "5"), ("grpc-message", "not %E2%98%BA here"), ("x-more-bin", "q6ur")).ToBytes());
             var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Echo.EchoClient(channel.Calls()).UnaryAsync(new EchoRequest()));
             Assert.Equal(StatusCode.NotFound, failure.StatusCode);
             Assert.Equal("not ☺ here", failure.Status.Detail);
@@ -150,9 +151,11 @@ public sealed class HostileServerTests
 
     private static Http2Frame Data(byte[] bytes) => new(Http2Frame.Data, Http2Frame.None, 1, bytes);
 
-    private static Task<StatusCode> UnaryAsync(params Http2Frame[] answer) => AnswerAsync([.. answer.SelectMany(frame => frame.ToBytes())], UnaryAsync, keepOpen: true);
+    private static Task<StatusCode> UnaryAsync(params Http2Frame[] answer) =>
+        AnswerAsync([.. answer.SelectMany(frame => frame.ToBytes())], UnaryAsync, keepOpen: true);
 
-    private static Task<StatusCode> StreamAsync(params Http2Frame[] answer) => AnswerAsync([.. answer.SelectMany(frame => frame.ToBytes())], StreamAsync, keepOpen: true);
+    private static Task<StatusCode> StreamAsync(params Http2Frame[] answer) =>
+        AnswerAsync([.. answer.SelectMany(frame => frame.ToBytes())], StreamAsync, keepOpen: true);
 
     private static async Task UnaryAsync(Echo.EchoClient client) => await client.UnaryAsync(new EchoRequest());
 

@@ -8,7 +8,9 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node.Watching;
 
-/// <summary>The network of a client whose watches break: after each of the first streams has passed so many messages on, a callback runs, and then it fails.</summary>
+/// <summary>
+/// The network of a client whose watches break: after each of the first streams has passed so many messages on, a callback runs, and then it fails.
+/// </summary>
 internal sealed class BreakingStreams : INodeConnector, IWatchSource, IDisposable
 {
     private readonly NodeChannels _channels = new(new TlsConnector(files: null), new ExpectedCluster());
@@ -51,7 +53,8 @@ internal sealed class BreakingStreams : INodeConnector, IWatchSource, IDisposabl
 
     public void Dispose() => _channels.Dispose();
 
-    private sealed class Reader(BreakingStreams streams, AsyncServerStreamingCall<StreamMessage<WatchResponse>> call) : IAsyncStreamReader<StreamMessage<WatchResponse>>
+    private sealed class Reader(BreakingStreams streams, AsyncServerStreamingCall<StreamMessage<WatchResponse>> call)
+        : IAsyncStreamReader<StreamMessage<WatchResponse>>
     {
         private int _passed;
 

@@ -34,7 +34,9 @@ public sealed class WatchApiTests
         foreach (var stream in streams)
         {
             var events = await TakeAsync(stream, static found => found.Count > 0 && found[^1].Value.ToStringUtf8() == "20");
-            Assert.Equal(Enumerable.Range(1, 20).Select(static index => $"k{index % 3}={index}"), events.Where(static one => one.Value.ToStringUtf8() != "before").Select(static one => $"{one.Key.ToStringUtf8()}={one.Value.ToStringUtf8()}"));
+            Assert.Equal(
+                Enumerable.Range(1, 20).Select(static index => $"k{index % 3}={index}"),
+                events.Where(static one => one.Value.ToStringUtf8() != "before").Select(static one => $"{one.Key.ToStringUtf8()}={one.Value.ToStringUtf8()}"));
             stream.Dispose();
         }
     }
@@ -54,7 +56,9 @@ public sealed class WatchApiTests
         {
             var put = await cluster.PutAsync(Put("k", $"{++round}"));
             seen = Assert.Single(await TakeAsync(stream, static found => found.Count > 0));
-            Assert.Equal((EventKind.Put, EventReason.User, "k", $"{round}", put.Position.Etag), (seen.Kind, seen.Reason, seen.Key.ToStringUtf8(), seen.Value.ToStringUtf8(), seen.Etag));
+            Assert.Equal(
+                (EventKind.Put, EventReason.User, "k", $"{round}", put.Position.Etag),
+                (seen.Kind, seen.Reason, seen.Key.ToStringUtf8(), seen.Value.ToStringUtf8(), seen.Etag));
             before = put;
         }
         while (!seen.PreviousKnown && round < 1_000);
@@ -110,7 +114,8 @@ public sealed class WatchApiTests
         var position = (await cluster.PutAsync(Put("k", "1"))).Position;
         Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), await EndAsync(cluster, 1, new WatchRequest { After = { position, position } }));
         var progress = new InitialProgress { Position = position };
-        Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), await EndAsync(cluster, 1, new WatchRequest { Initial = true, InitialAfter = { progress, progress } }));
+        Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), await EndAsync(
+            cluster, 1, new WatchRequest { Initial = true, InitialAfter = { progress, progress } }));
     }
 
     [Theory]
@@ -120,7 +125,8 @@ public sealed class WatchApiTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.LeaderOfAsync(0);
-        Assert.Equal((StatusCode.InvalidArgument, reason), await EndAsync(cluster, 1, new WatchRequest { Prefix = Bytes(prefix), Exact = exact, End = Bytes(end) }));
+        Assert.Equal(
+            (StatusCode.InvalidArgument, reason), await EndAsync(cluster, 1, new WatchRequest { Prefix = Bytes(prefix), Exact = exact, End = Bytes(end) }));
     }
 
     [Fact]
@@ -128,7 +134,8 @@ public sealed class WatchApiTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.LeaderOfAsync(0);
-        var streams = Enumerable.Range(0, 100).Select(index => cluster.KvOf(1).Watch(new WatchRequest { Prefix = Bytes($"k{index}"), WithPrevious = true })).ToList();
+        var streams = Enumerable.Range(0, 100)
+            .Select(index => cluster.KvOf(1).Watch(new WatchRequest { Prefix = Bytes($"k{index}"), WithPrevious = true })).ToList();
         await Task.WhenAll(streams.Select(NextAsync));
         Assert.Equal(100, Watchers(cluster));
         streams.ForEach(static stream => stream.Dispose());
@@ -252,24 +259,29 @@ public sealed class WatchApiTests
                 break;
         }
         Assert.Equal(["after"], values);
-        await Assert.ThrowsAsync<KvInvalidRequestException>(async () => await client.WatchAsync(new KvWatch { AfterPositions = [first, first] }).GetAsyncEnumerator().MoveNextAsync());
+        await Assert.ThrowsAsync<KvInvalidRequestException>(
+            async () => await client.WatchAsync(new KvWatch { AfterPositions = [first, first] }).GetAsyncEnumerator().MoveNextAsync());
     }
 
     [Fact]
     public async Task WatchAsync_AfterADamagedToken_IsRefused()
     {
         await using var client = new KvClient("http://127.0.0.1:1");
-        var failure = await Assert.ThrowsAsync<KvInvalidRequestException>(async () => await client.WatchAsync(new KvWatch { After = "w1.!" }).GetAsyncEnumerator().MoveNextAsync());
+        var failure = await Assert.ThrowsAsync<KvInvalidRequestException>(
+            async () => await client.WatchAsync(new KvWatch { After = "w1.!" }).GetAsyncEnumerator().MoveNextAsync());
         Assert.Equal("BAD_REQUEST", failure.Reason);
-        var repeated = WatchToken.Of([new Position { Shard = 1, Etag = new V1.Etag { Epoch = 1 } }, new Position { Shard = 1, Etag = new V1.Etag { Epoch = 2 } }]);
-        await Assert.ThrowsAsync<KvInvalidRequestException>(async () => await client.WatchAsync(new KvWatch { After = repeated }).GetAsyncEnumerator().MoveNextAsync());
+        var repeated = WatchToken.Of(
+            [new Position { Shard = 1, Etag = new V1.Etag { Epoch = 1 } }, new Position { Shard = 1, Etag = new V1.Etag { Epoch = 2 } }]);
+        await Assert.ThrowsAsync<KvInvalidRequestException>(
+            async () => await client.WatchAsync(new KvWatch { After = repeated }).GetAsyncEnumerator().MoveNextAsync());
     }
 
     /// <summary>The journal of a small bound is recycled under a watcher that was away.</summary>
     [Fact]
     public async Task WatchAsync_AfterWhatTheJournalNoLongerHas_SaysTheOldestPosition()
     {
-        await using var cluster = await NodeCluster.StartAsync(new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 64 << 10, RetainedJournalBytes = 0 });
+        await using var cluster = await NodeCluster.StartAsync(
+            new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 64 << 10, RetainedJournalBytes = 0 });
         await using var client = ClientOf(cluster, 1);
         var first = await client.PutAsync("k", "0");
         var replica = cluster.ShardsOf(1).Find("k"u8)!.Replica!;
@@ -294,7 +306,9 @@ public sealed class WatchApiTests
     }
 
     /// <summary>nats.net #639: one watch over many keys stopped.</summary>
-    /// <summary>Of more than 256 KiB they are sent in pieces, of more than 1 MiB they are announced before, and the arrays that they were in are used again.</summary>
+    /// <summary>
+    /// Of more than 256 KiB they are sent in pieces, of more than 1 MiB they are announced before, and the arrays that they were in are used again.
+    /// </summary>
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
@@ -344,7 +358,8 @@ public sealed class WatchApiTests
         Assert.Equal(Keys, seen.Count);
     }
 
-    private static KvClient ClientOf(NodeCluster cluster, params uint[] nodes) => new(new KvClientOptions { Endpoints = [.. nodes.Select(cluster.AddressOf)], Timeout = Eventually.Limit });
+    private static KvClient ClientOf(NodeCluster cluster, params uint[] nodes) =>
+        new(new KvClientOptions { Endpoints = [.. nodes.Select(cluster.AddressOf)], Timeout = Eventually.Limit });
 
     private static long Watchers(NodeCluster cluster)
     {
@@ -407,7 +422,8 @@ public sealed class WatchApiTests
     /// <summary>A node with two shards, and a client of it or of a router in front of it.</summary>
     private sealed class TwoShards(NodeCluster cluster, RouterHost? router) : IAsyncDisposable
     {
-        public KvClient Client { get; } = router is null ? ClientOf(cluster, 1) : new KvClient(new KvClientOptions { Endpoints = [router.Address], Gateway = true });
+        public KvClient Client { get; } =
+            router is null ? ClientOf(cluster, 1) : new KvClient(new KvClientOptions { Endpoints = [router.Address], Gateway = true });
 
         public static async Task<TwoShards> StartAsync(bool throughRouter)
         {
@@ -415,7 +431,8 @@ public sealed class WatchApiTests
             await cluster.LeaderOfAsync(0);
             await cluster.LeaderOfAsync(1);
             var options = new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)] };
-            return new TwoShards(cluster, throughRouter ? await RouterHost.StartAsync(options, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None) : null);
+            return new TwoShards(
+                cluster, throughRouter ? await RouterHost.StartAsync(options, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None) : null);
         }
 
         public async ValueTask DisposeAsync()

@@ -89,10 +89,13 @@ public sealed class WatchBeginningTests
         await FillAsync(cluster);
         await using var writer = new KvClient(new KvClientOptions { Endpoints = [cluster.AddressOf(1)], Timeout = Eventually.Limit });
         await using var router = throughRouter
-            ? await RouterHost.StartAsync(new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None)
+            ? await RouterHost.StartAsync(
+                new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance,
+                CancellationToken.None)
             : null;
         var changes = 0;
-        using var streams = new BreakingStreams { BreaksLeft = 12, MessagesMax = 1, OnBreak = async () => await ChangeAsync(writer, Interlocked.Increment(ref changes)) };
+        using var streams =
+            new BreakingStreams { BreaksLeft = 12, MessagesMax = 1, OnBreak = async () => await ChangeAsync(writer, Interlocked.Increment(ref changes)) };
         await using var client = throughRouter ? streams.GatewayClient(router!.Address) : streams.Client(cluster.AddressOf(1));
         var view = new WatchView();
         await FollowAsync(client, view, writer, static () => Task.CompletedTask);
@@ -179,7 +182,8 @@ public sealed class WatchBeginningTests
     [Fact]
     public async Task WatchAsync_WhoseBeginningCannotGoOn_IsToldToForget()
     {
-        await using var cluster = await NodeCluster.StartAsync(new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 64 << 10, RetainedJournalBytes = 0 });
+        await using var cluster = await NodeCluster.StartAsync(
+            new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 64 << 10, RetainedJournalBytes = 0 });
         await FillAsync(cluster);
         await using var writer = new KvClient(new KvClientOptions { Endpoints = [cluster.AddressOf(1)], Timeout = Eventually.Limit });
         var replica = cluster.ShardsOf(1).Find("k"u8)!.Replica!;

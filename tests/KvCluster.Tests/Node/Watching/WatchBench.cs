@@ -140,7 +140,8 @@ internal sealed record ModelOperation(EventKind Kind, string Key, string Value =
 /// <summary>An event as watchers must see it.</summary>
 internal sealed record ModelEvent(EventKind Kind, string Key, string Value, Etag Etag, Etag Write, Etag PreviousEtag, string PreviousValue)
 {
-    public bool IsIn(WatchedRange range) => Kind == EventKind.DeleteRange ? range.Meets(StoreBench.Text(Key), StoreBench.Text(Value)) : range.Contains(StoreBench.Text(Key));
+    public bool IsIn(WatchedRange range) =>
+        Kind == EventKind.DeleteRange ? range.Meets(StoreBench.Text(Key), StoreBench.Text(Value)) : range.Contains(StoreBench.Text(Key));
 
     public override string ToString() => $"{Etag.Change} {Kind} {Key} {Value}";
 }

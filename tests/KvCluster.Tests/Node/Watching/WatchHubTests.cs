@@ -7,8 +7,8 @@ using KvCluster.V1;
 namespace KvCluster.Tests.Node.Watching;
 
 /// <summary>
-/// Watchers of a real store. What each is given is compared with a model of the writes: etcd's six properties, that is, events are ordered, unique, atomic, resumable
-/// and reliable, and bookmarks are true.
+/// Watchers of a real store. What each is given is compared with a model of the writes: etcd's six properties, that is, events are ordered, unique, atomic,
+/// resumable and reliable, and bookmarks are true.
 /// </summary>
 public sealed class WatchHubTests
 {
@@ -75,7 +75,8 @@ public sealed class WatchHubTests
         bench.Write(new ModelOperation(EventKind.Put, "a", "1"), new ModelOperation(EventKind.Put, "b", "2"), new ModelOperation(EventKind.Put, "c", "3"));
         var runs = new List<string>();
         var watcher = bench.Hub.Join(Everything, bench.Events[0].Etag, withSets: false, withPrevious: false);
-        bench.Hub.CatchUp(watcher, page => runs.AddRange(page.Runs.SelectMany(run => Enumerable.Range(run.First, run.Count).Select(index => $"{run.Batch.Events[index].Kind} {run.Batch.Events[index].Etag}"))));
+        bench.Hub.CatchUp(watcher, page => runs.AddRange(page.Runs.SelectMany(
+            run => Enumerable.Range(run.First, run.Count).Select(index => $"{run.Batch.Events[index].Kind} {run.Batch.Events[index].Etag}"))));
         bench.Run();
         Assert.Equal(bench.Events.Skip(1).Select(static one => $"{one.Kind} {one.Etag}"), runs);
         bench.Hub.Leave(watcher);
@@ -149,7 +150,8 @@ public sealed class WatchHubTests
     public void SlowWatchersWithPreviousValues_EightHundred_MissNothing()
     {
         using var bench = new WatchBench(keptBytes: 8 << 10, journalBytes: 16 << 20);
-        var watchers = Enumerable.Range(0, 800).Select(index => new TestWatcher(bench, index % 8 == 0 ? Everything : PrefixOf($"k{index % 10}"), withPrevious: true)).ToList();
+        var watchers = Enumerable.Range(0, 800)
+            .Select(index => new TestWatcher(bench, index % 8 == 0 ? Everything : PrefixOf($"k{index % 10}"), withPrevious: true)).ToList();
         watchers.ForEach(static watcher => watcher.Begin());
         var random = new Random(1);
         for (var index = 0; index < 300; index++)
@@ -176,7 +178,9 @@ public sealed class WatchHubTests
         watcher.Begin();
         bench.Run();
         bench.Put("a", "1");
-        bench.Write(new ModelOperation(EventKind.Put, "a", "2"), new ModelOperation(EventKind.Delete, "a"), new ModelOperation(EventKind.Put, "a", "3"), new ModelOperation(EventKind.Put, "ab", "4"));
+        bench.Write(
+            new ModelOperation(EventKind.Put, "a", "2"), new ModelOperation(EventKind.Delete, "a"), new ModelOperation(EventKind.Put, "a", "3"),
+            new ModelOperation(EventKind.Put, "ab", "4"));
         bench.Write(new ModelOperation(EventKind.DeleteRange, "a", "b"), new ModelOperation(EventKind.Put, "ab", "5"));
         Drain(bench, [watcher]);
         Assert.Equal(7, watcher.Seen.Count);
@@ -300,7 +304,8 @@ public sealed class WatchHubTests
                 index.Add(watchers[^1]);
             }
             var operation = OperationOf(random);
-            var happened = new WatchEvent { Kind = operation.Kind, Key = StoreBench.Text(operation.Key), End = operation.Kind == EventKind.DeleteRange ? StoreBench.Text(operation.Value) : default };
+            var happened = new WatchEvent { Kind = operation.Kind, Key = StoreBench.Text(
+                operation.Key), End = operation.Kind == EventKind.DeleteRange ? StoreBench.Text(operation.Value) : default };
             var found = new List<RangeIndex.Group>();
             index.Find(happened, found);
             Assert.Equal(watchers.Where(watcher => happened.IsIn(watcher.Range)).ToHashSet(), found.SelectMany(static group => group.Watchers).ToHashSet());

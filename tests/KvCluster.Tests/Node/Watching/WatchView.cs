@@ -43,7 +43,8 @@ internal sealed class WatchView
     private void Remove(ReadOnlyMemory<byte> start, ReadOnlyMemory<byte> end)
     {
         var (from, to) = (Text(start), Text(end));
-        foreach (var key in Entries.Keys.Where(key => string.CompareOrdinal(key, from) >= 0 && (to.Length == 0 || string.CompareOrdinal(key, to) < 0)).ToArray())
+        foreach (var key in Entries.Keys.Where(key => string.CompareOrdinal(key, from) >= 0
+            && (to.Length == 0 || string.CompareOrdinal(key, to) < 0)).ToArray())
             Entries.Remove(key);
     }
 

@@ -10,7 +10,8 @@ internal sealed class CertificateFolder : IDisposable
 
     public static DateTimeOffset Now => DateTimeOffset.UtcNow;
 
-    public static DevelopmentAuthority Authority(string name = "authority", DateTimeOffset? now = null) => new(name, (now ?? Now).AddDays(-30), (now ?? Now).AddDays(365));
+    public static DevelopmentAuthority Authority(string name = "authority", DateTimeOffset? now = null) =>
+        new(name, (now ?? Now).AddDays(-30), (now ?? Now).AddDays(365));
 
     public string PathOf(string name) => Path.Combine(_directory.Path, name);
 
@@ -29,7 +30,8 @@ internal sealed class CertificateFolder : IDisposable
     }
 
     /// <summary>Files of a certificate of this authority, which is the trusted one.</summary>
-    public TlsFiles Issue(DevelopmentAuthority authority, string name, params string[] hosts) => Issue(authority, name, Now.AddDays(-1), Now.AddDays(30), hosts);
+    public TlsFiles Issue(DevelopmentAuthority authority, string name, params string[] hosts) =>
+        Issue(authority, name, Now.AddDays(-1), Now.AddDays(30), hosts);
 
     /// <inheritdoc cref="Issue(DevelopmentAuthority, string, string[])"/>
     public TlsFiles Issue(DevelopmentAuthority authority, string name, DateTimeOffset from, DateTimeOffset until, params string[] hosts)
@@ -39,7 +41,8 @@ internal sealed class CertificateFolder : IDisposable
         return FilesOf(name);
     }
 
-    public TlsFiles FilesOf(string name) => new() { AuthorityFile = PathOf("ca.pem"), CertificateFile = PathOf($"{name}.pem"), KeyFile = PathOf($"{name}-key.pem") };
+    public TlsFiles FilesOf(string name) =>
+        new() { AuthorityFile = PathOf("ca.pem"), CertificateFile = PathOf($"{name}.pem"), KeyFile = PathOf($"{name}-key.pem") };
 
     public void Dispose() => _directory.Dispose();
 }

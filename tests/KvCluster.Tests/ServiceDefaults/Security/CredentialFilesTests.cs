@@ -15,7 +15,8 @@ public sealed class CredentialFilesTests : IDisposable
     {
         using var authority = CertificateFolder.Authority();
         var until = CertificateFolder.Now.AddDays(10);
-        var files = _folder.Issue(authority, "node-1", CertificateFolder.Now, until, "node-1.c.kvcluster") with { IsOfAuthority = true, RequiredName = "node-1.c.kvcluster" };
+        var files = _folder.Issue(
+            authority, "node-1", CertificateFolder.Now, until, "node-1.c.kvcluster") with { IsOfAuthority = true, RequiredName = "node-1.c.kvcluster" };
         var credentials = Open(files).Current;
         Assert.Equal("CN=node-1", credentials.Own!.Subject);
         Assert.True(credentials.Own.HasPrivateKey);

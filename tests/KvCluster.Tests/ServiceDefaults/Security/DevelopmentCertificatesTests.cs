@@ -17,7 +17,8 @@ public sealed class DevelopmentCertificatesTests : IDisposable
     {
         var written = Create();
         Assert.Equal(written.Order(), Written().Order());
-        foreach (var (name, required) in ((string, string?)[])[("node-1", "node-1.local.kvcluster"), ("node-2", "node-2.local.kvcluster"), ("router", "router.local.kvcluster"), ("client", null)])
+        foreach (var (name, required) in ((string, string?)[])[("node-1", "node-1.local.kvcluster"),
+            ("node-2", "node-2.local.kvcluster"), ("router", "router.local.kvcluster"), ("client", null)])
         {
             var credentials = CredentialsOf(name, required);
             Assert.InRange((credentials.End!.Value.At - DateTimeOffset.UtcNow).TotalDays, 390, 400);
@@ -72,9 +73,11 @@ public sealed class DevelopmentCertificatesTests : IDisposable
     private IReadOnlyList<string> Create() => DevelopmentCertificates.Create(_directory.Path, "local", [new(1), new(2)], ["kv.example"], DateTimeOffset.UtcNow);
 
     private TlsCredentials CredentialsOf(string name, string? required) =>
-        new CredentialFiles(DevelopmentCertificates.FilesOf(_directory.Path, name) with { IsOfAuthority = true, RequiredName = required }, TimeProvider.System).Current;
+        new CredentialFiles(
+            DevelopmentCertificates.FilesOf(_directory.Path, name) with { IsOfAuthority = true, RequiredName = required }, TimeProvider.System).Current;
 
-    private IEnumerable<string> Written() => Directory.GetFiles(_directory.Path, "*", SearchOption.AllDirectories).Select(file => Path.GetRelativePath(_directory.Path, file));
+    private IEnumerable<string> Written() =>
+        Directory.GetFiles(_directory.Path, "*", SearchOption.AllDirectories).Select(file => Path.GetRelativePath(_directory.Path, file));
 
     private string PathOf(string name) => Path.Combine(_directory.Path, name);
 

@@ -30,5 +30,6 @@ public sealed class NodeNamesTests
     [InlineData("http://10.0.0.1:7400", true)]
     [InlineData("http://kv-0.kv:7400", true)]
     [InlineData("https://0.0.0.0:7400", false)]
-    public void IsExposed_IsTrueForPlainTextReachableByOtherMachines(string listen, bool isExposed) => Assert.Equal(isExposed, PlainText.IsExposed(new Uri(listen)));
+    public void IsExposed_IsTrueForPlainTextReachableByOtherMachines(string listen, bool isExposed) =>
+        Assert.Equal(isExposed, PlainText.IsExposed(new Uri(listen)));
 }

@@ -33,7 +33,8 @@ public sealed class SecureClusterTests : IAsyncLifetime
         for (var node = 1u; node <= 3; node++)
             await StartNodeAsync(node);
         _router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "https://127.0.0.1:0", ServeAdmin = true, Seeds = [_nodes[0].Address], Timeout = Eventually.Limit, Tls = new ServerTlsOptions { Files = FilesFor("router", _authority, "router.local.kvcluster"), HandshakeTimeMax = Eventually.Limit } },
+            new RouterOptions { Listen = "https://127.0.0.1:0", ServeAdmin = true, Seeds = [_nodes[0].Address], Timeout = Eventually.Limit,
+                Tls = new ServerTlsOptions { Files = FilesFor("router", _authority, "router.local.kvcluster"), HandshakeTimeMax = Eventually.Limit } },
             new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         _folder.Issue(_authority, "client");
     }
@@ -108,14 +109,17 @@ public sealed class SecureClusterTests : IAsyncLifetime
     public async Task Start_WithTheCertificateOfAnotherNode_IsRefused()
     {
         var failure = await Assert.ThrowsAsync<UnusableFileException>(() => NodeHost.StartAsync(
-            OptionsOf(3) with { Node = new(4), DataDirectory = Path.Combine(_data.Path, "node-4") }, _coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
+            OptionsOf(3) with { Node = new(4), DataDirectory = Path.Combine(_data.Path, "node-4") },
+            _coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
         Assert.Contains("does not name node-4.local.kvcluster but node-3.local.kvcluster", failure.Message, StringComparison.Ordinal);
     }
 
-    private KvTlsOptions ClientTls => new() { AuthorityFile = _folder.PathOf("ca.pem"), CertificateFile = _folder.PathOf("client.pem"), KeyFile = _folder.PathOf("client-key.pem") };
+    private KvTlsOptions ClientTls =>
+        new() { AuthorityFile = _folder.PathOf("ca.pem"), CertificateFile = _folder.PathOf("client.pem"), KeyFile = _folder.PathOf("client-key.pem") };
 
     private static IEnumerable<(string Name, string Host)> Names() =>
-        [("node-1", "node-1.local.kvcluster"), ("node-2", "node-2.local.kvcluster"), ("node-3", "node-3.local.kvcluster"), ("router", "router.local.kvcluster"), ("client", "client")];
+        [("node-1", "node-1.local.kvcluster"),
+            ("node-2", "node-2.local.kvcluster"), ("node-3", "node-3.local.kvcluster"), ("router", "router.local.kvcluster"), ("client", "client")];
 
     private TlsFiles FilesFor(string name, DevelopmentAuthority authority, string host) => _folder.Issue(authority, name, host, "127.0.0.1");
 
@@ -160,7 +164,8 @@ public sealed class SecureClusterTests : IAsyncLifetime
         using var call = new Internal.V1.Replication.ReplicationClient(channel.Calls()).Connect(cancellationToken: limit.Token);
         try
         {
-            await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = record.ClusterId, Node = node, Levels = ProgramLevels.Current.ToMessage(), Incarnation = 1, Lineage = record.Lineage } });
+            await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = record.ClusterId,
+                Node = node, Levels = ProgramLevels.Current.ToMessage(), Incarnation = 1, Lineage = record.Lineage } });
             Assert.True(await call.ResponseStream.MoveNext(limit.Token));
             return StatusCode.OK;
         }
@@ -173,6 +178,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
     private static GrpcChannel ChannelTo(string address, TlsFiles files) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
     {
         DisposeHttpClient = true,
-        HttpHandler = new SocketsHttpHandler { UseProxy = false, ConnectCallback = new TlsConnector(new CredentialFiles(files, TimeProvider.System)).ConnectAsync },
+        HttpHandler =
+            new SocketsHttpHandler { UseProxy = false, ConnectCallback = new TlsConnector(new CredentialFiles(files, TimeProvider.System)).ConnectAsync },
     });
 }

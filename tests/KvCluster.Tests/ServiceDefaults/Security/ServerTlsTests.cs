@@ -75,7 +75,9 @@ public sealed class ServerTlsTests : IAsyncLifetime
         _folder.Write("foreign", other.Issue("foreign", [], CertificateFolder.Now, CertificateFolder.Now.AddDays(1)));
         await UnavailableAsync(_folder.FilesOf("foreign"));
         await Eventually.TrueAsync(() => _log.Lines.Length > 0, "the server logs it");
-        Assert.Equal($"Warning: Refused a TLS connection from 127.0.0.1: its certificate (CN=foreign) is not signed by an authority in {_serverFiles.AuthorityFile}", Assert.Single(_log.Lines));
+        Assert.Equal(
+            $"Warning: Refused a TLS connection from 127.0.0.1: its certificate (CN=foreign) is not signed by an authority in {_serverFiles.AuthorityFile}",
+            Assert.Single(_log.Lines));
     }
 
     [Fact]
@@ -84,7 +86,9 @@ public sealed class ServerTlsTests : IAsyncLifetime
         await StartAsync(requiresClientCertificate: false);
         using var other = CertificateFolder.Authority("other");
         var file = _folder.Write("other.pem", other.CertificatePem);
-        Assert.Contains($"its certificate (CN=server) is not signed by an authority in {file}", await UnavailableAsync(new TlsFiles { AuthorityFile = file }), StringComparison.Ordinal);
+        Assert.Contains(
+            $"its certificate (CN=server) is not signed by an authority in {file}", await UnavailableAsync(new TlsFiles { AuthorityFile = file }),
+            StringComparison.Ordinal);
     }
 
     [Fact]
@@ -92,7 +96,8 @@ public sealed class ServerTlsTests : IAsyncLifetime
     {
         await StartAsync(requiresClientCertificate: false);
         var trusting = new TlsFiles { AuthorityFile = _serverFiles.AuthorityFile };
-        Assert.Contains("does not name node-1.c.kvcluster but localhost, 127.0.0.1", await UnavailableAsync(trusting, "node-1.c.kvcluster"), StringComparison.Ordinal);
+        Assert.Contains(
+            "does not name node-1.c.kvcluster but localhost, 127.0.0.1", await UnavailableAsync(trusting, "node-1.c.kvcluster"), StringComparison.Ordinal);
         Assert.Equal(ServingStatus.Serving, await CheckAsync(trusting, "localhost"));
     }
 
@@ -150,7 +155,9 @@ public sealed class ServerTlsTests : IAsyncLifetime
 
     private async Task StartAsync(bool requiresClientCertificate)
     {
-        _tls = new ServerTls(new ServerTlsOptions { Files = _serverFiles, RequiresClientCertificate = requiresClientCertificate, HandshakeTimeMax = Eventually.Limit }, name: null, _log, TimeProvider.System);
+        _tls = new ServerTls(
+            new ServerTlsOptions { Files = _serverFiles, RequiresClientCertificate = requiresClientCertificate, HandshakeTimeMax = Eventually.Limit },
+            name: null, _log, TimeProvider.System);
         var builder = ServerBuilder.Create(NullLoggerFactory.Instance, new Uri("https://127.0.0.1:0"), _tls);
         builder.Services.AddSingleton(_health);
         builder.Services.AddGrpc();

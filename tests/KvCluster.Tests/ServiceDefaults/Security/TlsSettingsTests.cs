@@ -24,10 +24,13 @@ public sealed class TlsSettingsTests
     [InlineData("listen=https://127.0.0.1:7401 tls-cert=cert.pem tls-ca=ca.pem", "--tls-ca: also needs tls-key.")]
     [InlineData("listen=http://127.0.0.1:7401 " + Files, "--tls-cert: is not used, because listen is 'http://127.0.0.1:7401', without TLS.")]
     [InlineData("listen=http://127.0.0.1:7401 tls-client-auth=require", "--tls-client-auth: also needs tls-cert.")]
-    [InlineData("listen=https://127.0.0.1:7401 advertise=http://node1:7401 " + Files, "--advertise: 'http://node1:7401' and 'https://127.0.0.1:7401', of listen, must both")]
+    [InlineData(
+        "listen=https://127.0.0.1:7401 advertise=http://node1:7401 " + Files,
+        "--advertise: 'http://node1:7401' and 'https://127.0.0.1:7401', of listen, must both")]
     [InlineData("listen=https://0.0.0.0:7401 " + Files, "--advertise: 'https://0.0.0.0:7401', of listen, is every address of this machine")]
     [InlineData("listen=https://[::]:7401 advertise=https://[::]:7401 " + Files, "--advertise: 'https://[::]:7401' is every address of this machine")]
-    public void Node_WithInconsistentSettings_SaysSo(string said, string mistake) => Assert.StartsWith(mistake, Assert.Single(MistakesOfNode(said)), StringComparison.Ordinal);
+    public void Node_WithInconsistentSettings_SaysSo(string said, string mistake) =>
+        Assert.StartsWith(mistake, Assert.Single(MistakesOfNode(said)), StringComparison.Ordinal);
 
     [Fact]
     public void Router_WithPlainTextOnLoopback_MayUseTlsToNodes()

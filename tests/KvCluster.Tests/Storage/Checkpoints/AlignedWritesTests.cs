@@ -30,7 +30,8 @@ public sealed class AlignedWritesTests
         {
             if (call is { Operation: "Write", Bytes: > 0 })
             {
-                Assert.True(call.Offset / WriteBytes == (call.Offset + call.Bytes - 1) / WriteBytes, $"A write of {call.Bytes} bytes at {call.Offset} crosses a boundary.");
+                Assert.True(call.Offset / WriteBytes == (call.Offset + call.Bytes - 1) / WriteBytes, $"A write of {call.Bytes} bytes at {call.Offset} crosses "
+                    + "a boundary.");
                 whole += call.Bytes == WriteBytes ? 1 : 0;
             }
             return DiskFault.None;

@@ -302,7 +302,8 @@ public sealed class FileSpaceTests
         {
             crashed = true;
         }
-        Assert.True(crashed || rounds != 5 || store.Store.FileBytes < length - 500_000, $"The file has {store.Store.FileBytes} bytes, before the checkpoint it had {length}.");
+        Assert.True(crashed || rounds != 5 || store.Store.FileBytes < length - 500_000, $"The file has {store.Store.FileBytes} bytes, before the checkpoint it "
+            + $"had {length}.");
         store.ReopenAfterCrashInCheckpoint(unsynced, seed: call);
         store.CheckPublished();
         store.Store.Verify();

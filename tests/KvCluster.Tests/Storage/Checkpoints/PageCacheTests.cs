@@ -31,7 +31,8 @@ public sealed unsafe partial class PageCacheTests
         fixed (byte* states = resident)
             Assert.Equal(0, Resident(reader.Map(0, reader.Length), (nuint)pages * (nuint)Environment.SystemPageSize, states));
         // Pages that were allocated ahead and never written are not in memory.
-        Assert.True(resident.Count(state => (state & 1) != 0) * (long)Environment.SystemPageSize > 20_000 * 100, $"{resident.Count(state => (state & 1) != 0)} of {pages} system pages are in memory.");
+        Assert.True(resident.Count(state => (state & 1) != 0) * (long)Environment.SystemPageSize > 20_000 * 100, $"{resident.Count(state => (state & 1) != 0)} "
+            + $"of {pages} system pages are in memory.");
     }
 
     [LibraryImport("libc", EntryPoint = "mincore", SetLastError = true)]

@@ -11,7 +11,8 @@ namespace KvCluster.Tests.Storage.Control;
 public sealed class ControlFileTests : IDisposable
 {
     private const string Path = "/control";
-    private static readonly ControlState Initial = new() { ReplicaId = new(1), Shard = new(1), PromisedEpoch = 1, Acknowledged = Etag(1, 9), Committed = Etag(1, 9) };
+    private static readonly ControlState Initial =
+        new() { ReplicaId = new(1), Shard = new(1), PromisedEpoch = 1, Acknowledged = Etag(1, 9), Committed = Etag(1, 9) };
     private readonly SimulatedDisk _disk = new();
 
     public static TheoryData<string> Bindings => new(Binding.Keys);
@@ -64,7 +65,8 @@ public sealed class ControlFileTests : IDisposable
     public void Write_ProgressOnly_TakesOneWriteAndAPromiseTwo()
     {
         using var control = ControlFile.Create(_disk, Path, Initial);
-        Assert.Equal(1, CallsOf(() => control.Write(Initial with { Committed = Etag(1, 20), Acknowledged = Etag(1, 20), Generation = 3, CoordinatorRevision = 8 })));
+        Assert.Equal(
+            1, CallsOf(() => control.Write(Initial with { Committed = Etag(1, 20), Acknowledged = Etag(1, 20), Generation = 3, CoordinatorRevision = 8 })));
         Assert.Equal(2, CallsOf(() => control.Write(control.State with { PromisedEpoch = 2 })));
         Assert.Equal(1, CallsOf(() => control.Write(control.State with { Committed = Etag(1, 21) })));
     }
@@ -121,7 +123,8 @@ public sealed class ControlFileTests : IDisposable
         {
             _disk.SyncDirectory("/");
             var writes = 0;
-            _disk.Refuse = (operation, path) => operation == "Write" && ++writes >= fullWrite ? new StorageIoException(operation, path, "no space left", isDiskFull: true) : null;
+            _disk.Refuse = (operation, path) =>
+                operation == "Write" && ++writes >= fullWrite ? new StorageIoException(operation, path, "no space left", isDiskFull: true) : null;
             // The write is tried several times while there is no space.
             for (var attempt = 0; attempt < 3; attempt++)
             {

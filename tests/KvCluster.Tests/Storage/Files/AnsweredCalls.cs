@@ -5,9 +5,9 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Tests.Storage.Files;
 
 /// <summary>
-/// Runs code on a thread of its own, some of whose system calls the test answers in the kernel's place: with an error as after a signal, with fewer bytes, or not
-/// at all, so that the kernel executes them. That is a filter of the kernel (seccomp with a listener, since Linux 5.5), so the code that is tested is unchanged.
-/// A filter stays with its thread, and ends with it.
+/// Runs code on a thread of its own, some of whose system calls the test answers in the kernel's place: with an error as after a signal, with fewer bytes, or
+/// not at all, so that the kernel executes them. That is a filter of the kernel (seccomp with a listener, since Linux 5.5), so the code that is tested is
+/// unchanged. A filter stays with its thread, and ends with it.
 /// </summary>
 internal static unsafe class AnsweredCalls
 {
@@ -58,7 +58,9 @@ internal static unsafe class AnsweredCalls
 
     /// <summary>The number by which this process has a file open.</summary>
     public static int DescriptorOf(string path) =>
-        int.Parse(Path.GetFileName(Directory.EnumerateFileSystemEntries("/proc/self/fd").Single(entry => new FileInfo(entry).LinkTarget == path)), System.Globalization.CultureInfo.InvariantCulture);
+        int.Parse(
+            Path.GetFileName(Directory.EnumerateFileSystemEntries("/proc/self/fd").Single(entry => new FileInfo(entry).LinkTarget == path)),
+            System.Globalization.CultureInfo.InvariantCulture);
 
     /// <summary>Runs code, and throws what it throws. Returns the calls that were answered, in their order.</summary>
     /// <param name="filters">The calls.</param>
@@ -94,7 +96,8 @@ internal static unsafe class AnsweredCalls
         if (listener < 0)
         {
             thread.Join();
-            throw new InvalidOperationException($"The kernel refuses a filter of system calls with a listener: {Marshal.GetPInvokeErrorMessage(error)} (errno {error}).");
+            throw new InvalidOperationException(
+                $"The kernel refuses a filter of system calls with a listener: {Marshal.GetPInvokeErrorMessage(error)} (errno {error}).");
         }
         var calls = Answer(listener, answer, ref failure);
         thread.Join();

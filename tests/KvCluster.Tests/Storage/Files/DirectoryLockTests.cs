@@ -4,8 +4,8 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Tests.Storage.Files;
 
 /// <summary>
-/// Two processes had one directory open, and an answered write was missing: where file locking was switched off in the runtime, or its call failed, nothing was locked and
-/// nobody was told.
+/// Two processes had one directory open, and an answered write was missing: where file locking was switched off in the runtime, or its call failed, nothing was
+/// locked and nobody was told.
 /// </summary>
 [Collection(AloneCollection.Name)]
 public sealed class DirectoryLockTests : IDisposable
@@ -67,7 +67,9 @@ public sealed class DirectoryLockTests : IDisposable
     /// <summary>Runs a tool of another process on a replica, with the runtime's file locking switched off.</summary>
     private static async Task<(int Code, string Error)> CheckAsync(string replica)
     {
-        var start = new ProcessStartInfo(Environment.GetEnvironmentVariable("DOTNET_HOST_PATH") ?? "dotnet", [Path.Combine(AppContext.BaseDirectory, "kv-node.dll"), "storage", "check", replica])
+        var start = new ProcessStartInfo(
+            Environment.GetEnvironmentVariable("DOTNET_HOST_PATH") ?? "dotnet",
+            [Path.Combine(AppContext.BaseDirectory, "kv-node.dll"), "storage", "check", replica])
         {
             RedirectStandardError = true,
             RedirectStandardOutput = true,

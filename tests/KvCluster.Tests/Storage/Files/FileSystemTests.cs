@@ -80,7 +80,9 @@ public sealed class FileSystemTests : IDisposable
         files.Rename($"{path}/sub", $"{path}/moved");
         files.SyncDirectory(path);
         Assert.Equal(["b", "moved"], files.List(path));
-        Assert.Equal((false, true, true, false), (files.FileExists($"{path}/a"), files.FileExists($"{path}/moved/x"), files.DirectoryExists($"{path}/moved"), files.DirectoryExists($"{path}/b")));
+        Assert.Equal(
+            (false, true, true, false),
+            (files.FileExists($"{path}/a"), files.FileExists($"{path}/moved/x"), files.DirectoryExists($"{path}/moved"), files.DirectoryExists($"{path}/b")));
         files.CreateDirectory($"{path}/other");
         files.Rename($"{path}/moved", $"{path}/other/again");
         Assert.Equal((true, false), (files.FileExists($"{path}/other/again/x"), files.DirectoryExists($"{path}/moved")));
@@ -101,7 +103,8 @@ public sealed class FileSystemTests : IDisposable
     [InlineData(13, false)] // EACCES
     [InlineData(19, false)] // ENODEV
     [InlineData(28, false)] // ENOSPC
-    public void SaysThatNothingIsDirect_AnyError_IsTrueOnlyIfDirectIoIsMissing(int error, bool says) => Assert.Equal(says, LinuxFileSystem.SaysThatNothingIsDirect(error));
+    public void SaysThatNothingIsDirect_AnyError_IsTrueOnlyIfDirectIoIsMissing(int error, bool says) =>
+        Assert.Equal(says, LinuxFileSystem.SaysThatNothingIsDirect(error));
 
     /// <summary>Everybody on the machine could read what all callers had stored.</summary>
     [Fact]
@@ -118,11 +121,14 @@ public sealed class FileSystemTests : IDisposable
         Assert.All(["buffered", "direct", DirectoryLock.FileName], name => Assert.Equal(File, System.IO.File.GetUnixFileMode(Path.Combine(home, name))));
     }
 
-    /// <summary>An operator may have given a directory to a group on purpose, for example for backups. It stays as it is, and new files in it are for this user only.</summary>
+    /// <summary>
+    /// An operator may have given a directory to a group on purpose, for example for backups. It stays as it is, and new files in it are for this user only.
+    /// </summary>
     [Fact]
     public void Create_DirectoryThatExists_KeepsItsRights()
     {
-        const UnixFileMode Shared = UnixFileMode.UserRead | UnixFileMode.UserWrite | UnixFileMode.UserExecute | UnixFileMode.GroupRead | UnixFileMode.GroupExecute;
+        const UnixFileMode Shared = UnixFileMode.UserRead
+            | UnixFileMode.UserWrite | UnixFileMode.UserExecute | UnixFileMode.GroupRead | UnixFileMode.GroupExecute;
         var home = Path.Combine(_directory.Path, "home");
         Directory.CreateDirectory(home);
         File.SetUnixFileMode(home, Shared);

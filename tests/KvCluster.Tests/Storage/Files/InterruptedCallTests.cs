@@ -4,8 +4,8 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Tests.Storage.Files;
 
 /// <summary>
-/// The real file system where signals interrupt its calls and the kernel transfers less than it was asked for. On a local disk both are so rare that nothing else
-/// tests what goes on after them. Calls on a file are answered in the kernel's place; an open waits at a named pipe and gets real signals.
+/// The real file system where signals interrupt its calls and the kernel transfers less than it was asked for. On a local disk both are so rare that nothing
+/// else tests what goes on after them. Calls on a file are answered in the kernel's place; an open waits at a named pipe and gets real signals.
 /// </summary>
 [Collection(AloneCollection.Name)]
 public sealed unsafe class InterruptedCallTests : IDisposable
@@ -28,7 +28,9 @@ public sealed unsafe class InterruptedCallTests : IDisposable
             CallName.Write,
             [Interrupted, WriteOnly(1), WriteOnly(4_096), Interrupted, Interrupted, WriteOnly(50_001), Kernels],
             () => file.Write(content, 10));
-        Assert.Equal([(10, Bytes), (10, Bytes), (11, Bytes - 1), (4_107, Bytes - 4_097), (4_107, Bytes - 4_097), (4_107, Bytes - 4_097), (54_108, Bytes - 54_098)], Places(calls));
+        Assert.Equal(
+            [(10, Bytes), (10, Bytes), (11, Bytes - 1), (4_107, Bytes - 4_097), (4_107, Bytes - 4_097), (4_107, Bytes - 4_097), (54_108, Bytes - 54_098)],
+            Places(calls));
         Assert.Equal(Bytes + 10, file.Length);
         Assert.Equal([.. new byte[10], .. content], File.ReadAllBytes(FilePath));
     }
@@ -59,7 +61,8 @@ public sealed unsafe class InterruptedCallTests : IDisposable
         using var file = Create();
         var content = Content();
         StorageIoException? failure = null;
-        var calls = RunOnFile(CallName.Write, [WriteOnly(4_096), _ => new CallAnswer(0)], () => failure = Assert.Throws<StorageIoException>(() => file.Write(content, 0)));
+        var calls = RunOnFile(
+            CallName.Write, [WriteOnly(4_096), _ => new CallAnswer(0)], () => failure = Assert.Throws<StorageIoException>(() => file.Write(content, 0)));
         Assert.Equal(2, calls.Count);
         Assert.Contains("offset 4096", failure!.Message, StringComparison.Ordinal);
     }
@@ -85,7 +88,8 @@ public sealed unsafe class InterruptedCallTests : IDisposable
         using var file = Create();
         file.Write(Content(), 0);
         var read = new byte[Bytes];
-        var calls = RunOnFile(CallName.Read, [ReadOnly(7), _ => CallAnswer.Failure(InputOutput)], () => Assert.Throws<StorageIoException>(() => file.Read(read, 0)));
+        var calls = RunOnFile(
+            CallName.Read, [ReadOnly(7), _ => CallAnswer.Failure(InputOutput)], () => Assert.Throws<StorageIoException>(() => file.Read(read, 0)));
         Assert.Equal(2, calls.Count);
     }
 
@@ -112,8 +116,10 @@ public sealed unsafe class InterruptedCallTests : IDisposable
         {
         }
         CallFilter[] filter = [new(CallName.Sync)];
-        Assert.Equal(3, AnsweredCalls.Run(filter, InTurn([Interrupted, Interrupted, Kernels]), () => LinuxFileSystem.Instance.SyncDirectory(_directory.Path)).Count);
-        Assert.Single(AnsweredCalls.Run(filter, InTurn([Failed, Kernels]), () => Assert.Throws<StorageIoException>(() => LinuxFileSystem.Instance.SyncDirectory(_directory.Path))));
+        Assert.Equal(
+            3, AnsweredCalls.Run(filter, InTurn([Interrupted, Interrupted, Kernels]), () => LinuxFileSystem.Instance.SyncDirectory(_directory.Path)).Count);
+        Assert.Single(AnsweredCalls.Run(
+            filter, InTurn([Failed, Kernels]), () => Assert.Throws<StorageIoException>(() => LinuxFileSystem.Instance.SyncDirectory(_directory.Path))));
         Assert.DoesNotContain(Directory.EnumerateFileSystemEntries("/proc/self/fd"), entry => new FileInfo(entry).LinkTarget == _directory.Path);
     }
 
@@ -153,7 +159,8 @@ public sealed unsafe class InterruptedCallTests : IDisposable
         CallFilter[] filters = [OnFile(CallName.Allocate), OnFile(CallName.Truncate)];
         AnsweredCalls.Run(
             filters,
-            InTurn([call => LibC.Allocate(call.File, 0, 0, 8_192) == 0 ? CallAnswer.Failure(LibC.ErrorNoSpace) : CallAnswer.Kernels, static _ => CallAnswer.Failure(LibC.ErrorNoSpace)]),
+            InTurn([call => LibC.Allocate(call.File, 0, 0, 8_192) == 0 ? CallAnswer.Failure(LibC.ErrorNoSpace) : CallAnswer.Kernels,
+                static _ => CallAnswer.Failure(LibC.ErrorNoSpace)]),
             () => Assert.True(Assert.Throws<StorageIoException>(() => file.Resize(1 << 20)).IsDiskFull));
         Assert.Equal((8_192, 8_192), (file.Length, new FileInfo(FilePath).Length));
         AnsweredCalls.Run(
@@ -181,7 +188,8 @@ public sealed unsafe class InterruptedCallTests : IDisposable
         file.Write(content, 0);
         var map = file.Map(0, 1 << 20);
         CallFilter[] populates = [new(CallName.Advise, 2, LibC.AdvisePopulateRead)];
-        Assert.Equal(3, AnsweredCalls.Run(populates, InTurn([Interrupted, _ => CallAnswer.Failure(LibC.ErrorAgain), Kernels]), () => file.ReadIntoMap(map, 0, Bytes)).Count);
+        Assert.Equal(3, AnsweredCalls.Run(
+            populates, InTurn([Interrupted, _ => CallAnswer.Failure(LibC.ErrorAgain), Kernels]), () => file.ReadIntoMap(map, 0, Bytes)).Count);
         Assert.Equal(content, new ReadOnlySpan<byte>(map, Bytes).ToArray());
     }
 
@@ -250,9 +258,11 @@ public sealed unsafe class InterruptedCallTests : IDisposable
     private static CallAnswer Kernels(SystemCall call) => CallAnswer.Kernels;
 
     /// <summary>Writes some bytes of what was asked for.</summary>
-    private static Func<SystemCall, CallAnswer> WriteOnly(int bytes) => call => new CallAnswer(LibC.Write(call.File, (byte*)call.Second, (nuint)bytes, call.Offset));
+    private static Func<SystemCall, CallAnswer> WriteOnly(int bytes) =>
+        call => new CallAnswer(LibC.Write(call.File, (byte*)call.Second, (nuint)bytes, call.Offset));
 
-    private static Func<SystemCall, CallAnswer> ReadOnly(int bytes) => call => new CallAnswer(LibC.Read(call.File, (byte*)call.Second, (nuint)bytes, call.Offset));
+    private static Func<SystemCall, CallAnswer> ReadOnly(int bytes) =>
+        call => new CallAnswer(LibC.Read(call.File, (byte*)call.Second, (nuint)bytes, call.Offset));
 
     private static Func<SystemCall, CallAnswer> InTurn(Func<SystemCall, CallAnswer>[] answers)
     {
@@ -270,7 +280,8 @@ public sealed unsafe class InterruptedCallTests : IDisposable
     }
 
     /// <summary>Answers the calls of one kind on the test's file in turn.</summary>
-    private List<SystemCall> RunOnFile(CallName name, Func<SystemCall, CallAnswer>[] answers, Action code) => AnsweredCalls.Run([OnFile(name)], InTurn(answers), code);
+    private List<SystemCall> RunOnFile(CallName name, Func<SystemCall, CallAnswer>[] answers, Action code) =>
+        AnsweredCalls.Run([OnFile(name)], InTurn(answers), code);
 
     private CallFilter OnFile(CallName name) => new(name, 0, (uint)AnsweredCalls.DescriptorOf(FilePath));
 

@@ -26,7 +26,8 @@ public sealed class SharedTimersTests
     {
         using var timers = new SharedTimers(TimeProvider.System);
         var isOfPool = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
-        await using var timer = timers.CreateTimer(_ => isOfPool.SetResult(Thread.CurrentThread.IsThreadPoolThread), null, TimeSpan.FromMilliseconds(1), Timeout.InfiniteTimeSpan);
+        await using var timer = timers.CreateTimer(
+            _ => isOfPool.SetResult(Thread.CurrentThread.IsThreadPoolThread), null, TimeSpan.FromMilliseconds(1), Timeout.InfiniteTimeSpan);
         Assert.False(await isOfPool.Task.WaitAsync(Eventually.Limit));
     }
 

@@ -96,7 +96,8 @@ internal sealed class SignalledThread : IDisposable
     private void Send() => Assert.True(SendSignal(Environment.ProcessId, _number, Signal) == 0, $"The open has ended: {_failure?.Message}");
 
     private long Waits() => long.Parse(
-        File.ReadLines($"/proc/self/task/{_number}/status").Single(line => line.StartsWith("voluntary_ctxt_switches:", StringComparison.Ordinal)).Split('\t')[1], CultureInfo.InvariantCulture);
+        File.ReadLines($"/proc/self/task/{_number}/status").Single(line => line.StartsWith("voluntary_ctxt_switches:", StringComparison.Ordinal)).Split(
+            '\t')[1], CultureInfo.InvariantCulture);
 
     [DllImport("libc", EntryPoint = "signal", SetLastError = true)]
     private static extern nint SetHandler(int signal, nint handler);

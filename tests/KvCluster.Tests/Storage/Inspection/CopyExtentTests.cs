@@ -73,7 +73,8 @@ public sealed class CopyExtentTests : IDisposable
     public void Newest_WithADamagedBlockOfTheJournal_IsUnknownOrRight()
     {
         var unknown = 0;
-        foreach (var segment in StoreBench.PathsOf(_replica.Disk, ReplicaBench.DirectoryPath).Where(static path => path.EndsWith(".journal", StringComparison.Ordinal)).ToList())
+        foreach (var segment in StoreBench.PathsOf(_replica.Disk, ReplicaBench.DirectoryPath)
+            .Where(static path => path.EndsWith(".journal", StringComparison.Ordinal)).ToList())
         {
             for (var offset = 100; offset < _replica.Disk.ReadAll(segment).Length; offset += 4096)
             {

@@ -32,7 +32,8 @@ public sealed class StorageCommandTests : IDisposable
     public async Task Storage_CheckRecoverAndCheck_SaysWhatHappens()
     {
         await FillAsync();
-        var (code, output, error) = await RunAsync($"$NODE storage check '{_replica}' && $NODE storage dump '{_replica}' --keys key && $NODE storage recover '{_replica}'");
+        var (code, output, error) = await RunAsync(
+            $"$NODE storage check '{_replica}' && $NODE storage dump '{_replica}' --keys key && $NODE storage recover '{_replica}'");
         Assert.Equal((0, ""), (code, error));
         Assert.Contains("is intact", output, StringComparison.Ordinal);
         Assert.Contains("key      \"key-1\": 5 bytes", output, StringComparison.Ordinal);
@@ -40,11 +41,13 @@ public sealed class StorageCommandTests : IDisposable
 
         await File.WriteAllBytesAsync(Control, new byte[8192]);
         await File.WriteAllBytesAsync(Path.Combine(_folder.Path, "data", "LOCK"), []);
-        (code, output, error) = await RunAsync($"$NODE storage check '{_replica}' --json; echo $? >&2; $NODE storage recover '{_replica}' --cluster-hash 5; $NODE storage recover '{_replica}' --cluster-hash 5 --accept-loss");
+        (code, output, error) = await RunAsync($"$NODE storage check '{_replica}' --json; echo $? >&2; $NODE storage recover '{_replica}' --cluster-hash 5; "
+            + $"$NODE storage recover '{_replica}' --cluster-hash 5 --accept-loss");
         Assert.Equal((0, "65\n"), (code, error));
         using var json = JsonDocument.Parse(output.Split('\n')[0]);
         Assert.Equal("control file unreadable", json.RootElement.GetProperty("row").GetString());
-        Assert.Contains(json.RootElement.GetProperty("findings").EnumerateArray(), finding => finding.GetProperty("damage").GetBoolean() && finding.GetProperty("file").GetString() == Control);
+        Assert.Contains(json.RootElement.GetProperty("findings").EnumerateArray(), finding => finding.GetProperty("damage").GetBoolean()
+            && finding.GetProperty("file").GetString() == Control);
         Assert.Contains("Nothing was changed. If the shard has other replicas, do not recover", output, StringComparison.Ordinal);
         Assert.Contains($"What was there before is in '{_replica}.before-recovery'", output, StringComparison.Ordinal);
         Assert.Equal(new byte[8192], await File.ReadAllBytesAsync(Path.Combine(_replica + ".before-recovery", "control")));
@@ -69,12 +72,15 @@ public sealed class StorageCommandTests : IDisposable
         Directory.CreateDirectory(Path.Combine(_folder.Path, "embedded", "store"));
         using var ofStore = new FileStream(Path.Combine(_folder.Path, "embedded", "LOCK"), FileMode.Create, FileAccess.ReadWrite, FileShare.None);
         using var held = new FileStream(Path.Combine(_folder.Path, "data", "LOCK"), FileMode.Create, FileAccess.ReadWrite, FileShare.None);
-        var (_, _, error) = await RunAsync($"cd '{_folder.Path}'; for dir in file none data data/shards/1 embedded/store other/shards/1; do $NODE storage check $dir; echo $? >&2; done; $NODE storage recover data/shards/1 --accept-loss; echo $? >&2; for dir in none file; do $NODE storage probe $dir; echo $? >&2; done");
+        var (_, _, error) = await RunAsync($"cd '{_folder.Path}'; for dir in file none data data/shards/1 embedded/store other/shards/1; "
+            + "do $NODE storage check $dir; echo $? >&2; done; $NODE storage recover data/shards/1 --accept-loss; echo $? >&2; for dir in none file; "
+            + "do $NODE storage probe $dir; echo $? >&2; done");
         Assert.Equal(
             [
                 $"kv-node: '{_folder.Path}/file' is not a replica's directory: it is a file.", "3",
                 $"kv-node: '{_folder.Path}/none' is not a replica's directory: it does not exist.", "3",
-                $"kv-node: '{_folder.Path}/data' is not a replica's directory: it is the data directory of a node; the replicas are the directories in 'shards' in it.", "3",
+                $"kv-node: '{_folder.Path}/data' is not a replica's directory: it is the data directory of a node; "
+                + "the replicas are the directories in 'shards' in it.", "3",
                 $"kv-node: The directory '{_folder.Path}/data' is in use by another process.", "3",
                 $"kv-node: The directory '{_folder.Path}/embedded' is in use by another process.", "3",
                 $"kv-node: '{_folder.Path}/other/shards/1/control' has format version 9, but this build reads only version 1.", "4",
@@ -97,8 +103,11 @@ public sealed class StorageCommandTests : IDisposable
         Directory.CreateSymbolicLink(Path.Combine(_folder.Path, "replica-link"), "shards-link/1");
         using (new FileStream(Path.Combine(data, "LOCK"), FileMode.Create, FileAccess.ReadWrite, FileShare.None))
         {
-            var (_, _, refused) = await RunAsync($"cd '{_folder.Path}'; for dir in shards-link/1 replica-link; do $NODE storage recover $dir --cluster-hash 5 --accept-loss --lone-copy; echo $? >&2; done");
-            Assert.Equal([$"kv-node: The directory '{data}' is in use by another process.", "3", $"kv-node: The directory '{data}' is in use by another process.", "3"], refused.TrimEnd('\n').Split('\n'));
+            var (_, _, refused) = await RunAsync($"cd '{_folder.Path}'; for dir in shards-link/1 replica-link; do $NODE storage recover $dir --cluster-hash 5 "
+                + "--accept-loss --lone-copy; echo $? >&2; done");
+            Assert.Equal(
+                [$"kv-node: The directory '{data}' is in use by another process.", "3", $"kv-node: The directory '{data}' is in use by another process.", "3"],
+                refused.TrimEnd('\n').Split('\n'));
         }
         Assert.Equal(new byte[8192], await File.ReadAllBytesAsync(Control));
     }
@@ -120,7 +129,9 @@ public sealed class StorageCommandTests : IDisposable
         Assert.Equal(new byte[8192], await File.ReadAllBytesAsync(Path.Combine(_replica + ".before-recovery", "control")));
     }
 
-    /// <summary>The command that the documentation of <see cref="KvStoreDamagedException"/> names. It asked for the hash of a cluster, which such a store does not have.</summary>
+    /// <summary>
+    /// The command that the documentation of <see cref="KvStoreDamagedException"/> names. It asked for the hash of a cluster, which such a store does not have.
+    /// </summary>
     [ToolFact("bash")]
     public async Task Recover_OfAnEmbeddedStore_NeedsNothingElse()
     {
@@ -146,7 +157,8 @@ public sealed class StorageCommandTests : IDisposable
         var copy = Path.Combine(_folder.Path, "copies", "of", "1");
         EtcdMembers.CopyFolder(_replica, copy);
         await File.WriteAllBytesAsync(Path.Combine(copy, "control"), new byte[8192]);
-        var (_, output, error) = await RunAsync($"$NODE storage recover '{copy}' --cluster-hash 5; $NODE storage recover '{copy}' --cluster-hash 5 --accept-loss; echo $? >&2");
+        var (_, output, error) = await RunAsync(
+            $"$NODE storage recover '{copy}' --cluster-hash 5; $NODE storage recover '{copy}' --cluster-hash 5 --accept-loss; echo $? >&2");
         Assert.Contains("plan     Make a control file", output, StringComparison.Ordinal);
         Assert.Matches("^kv-node: There is no data directory above '.*'.* nothing was changed.*--lone-copy.*\n3\n$", error);
         Assert.Equal(new byte[8192], await File.ReadAllBytesAsync(Path.Combine(copy, "control")));
@@ -178,7 +190,8 @@ public sealed class StorageCommandTests : IDisposable
             Assert.Single(lines, line => line.StartsWith(name, StringComparison.Ordinal));
         foreach (var name in (string[])["two in flight    ", "four in flight   "])
             Assert.Equal(lines[0].EndsWith("yes", StringComparison.Ordinal), lines.Any(line => line.StartsWith(name, StringComparison.Ordinal)));
-        Assert.Matches("^By this measurement, an engine on this disk would write its journal (with direct I/O and up to (two|four) writes in flight|through the page cache with one write in flight), into (zero-filled|allocated) or recycled segments. (Large records|Records) would ", lines[^2]);
+        Assert.Matches("^By this measurement, an engine on this disk would write its journal (with direct I/O and up to (two|four) writes in flight|through "
+            + "the page cache with one write in flight), into (zero-filled|allocated) or recycled segments. (Large records|Records) would ", lines[^2]);
         Assert.Contains("its log says what it has chosen", lines[^1], StringComparison.Ordinal);
         Assert.Equal(["data"], Directory.EnumerateFileSystemEntries(_folder.Path).Select(Path.GetFileName));
     }

@@ -58,7 +58,8 @@ public sealed partial class StoreCheckTests : IDisposable
                 continue;
             found++;
             if (report.Row.Name == "sound")
-                Assert.Contains(report.Findings, finding => finding.File == Data && finding.Offset <= page * Page.Bytes && finding.Offset >= (page - 2) * Page.Bytes);
+                Assert.Contains(
+                    report.Findings, finding => finding.File == Data && finding.Offset <= page * Page.Bytes && finding.Offset >= (page - 2) * Page.Bytes);
             using (var recovery = StoreRecovery.Begin(disk, StoreBench.DirectoryPath))
             {
                 Assert.Null(recovery.WhyNot);
@@ -68,7 +69,8 @@ public sealed partial class StoreCheckTests : IDisposable
             bench.Open();
             var keys = bench.ReadAllKeys();
             Assert.All(keys, entry => Assert.Equal(_state[entry.Key], entry.Value));
-            Assert.All(_state.Keys.Except(keys.Keys), key => Assert.True(report.Findings.Any(finding => Names(finding.Lost, key)), $"{key} is lost with page {page}, and no finding names it."));
+            Assert.All(_state.Keys.Except(keys.Keys), key => Assert.True(
+                report.Findings.Any(finding => Names(finding.Lost, key)), $"{key} is lost with page {page}, and no finding names it."));
             recovered += keys.Count;
         }
         Assert.True(found > 20, $"Only {found} of {pages} damaged pages were found.");
@@ -131,8 +133,8 @@ public sealed partial class StoreCheckTests : IDisposable
     }
 
     /// <summary>
-    /// Sound pages with a set whose members are not where it says, as a bug or failing memory may produce; with one whose only member is empty, which was taken for
-    /// sound and then ended the whole recovery; and with one that has neither members nor a tree, which was lost without a word.
+    /// Sound pages with a set whose members are not where it says, as a bug or failing memory may produce; with one whose only member is empty, which was taken
+    /// for sound and then ended the whole recovery; and with one that has neither members nor a tree, which was lost without a word.
     /// </summary>
     [Theory]
     [InlineData(9, 29)]
@@ -182,8 +184,8 @@ public sealed partial class StoreCheckTests : IDisposable
     }
 
     /// <summary>
-    /// The engine's own check refused such a tree, and that of the tools passed over it. Nothing of it is lost. Here the last leaf of a tree is replaced by another
-    /// tree.
+    /// The engine's own check refused such a tree, and that of the tools passed over it. Nothing of it is lost. Here the last leaf of a tree is replaced by
+    /// another tree.
     /// </summary>
     [Theory]
     [InlineData(false)]
@@ -239,8 +241,8 @@ public sealed partial class StoreCheckTests : IDisposable
     }
 
     /// <summary>
-    /// A branch of a sound page that records another number of keys, as a bug or failing memory may produce, or that hides what leaves refer to: it is reported where it is, and
-    /// the engine's own check finds it, too. No key is lost.
+    /// A branch of a sound page that records another number of keys, as a bug or failing memory may produce, or that hides what leaves refer to: it is reported
+    /// where it is, and the engine's own check finds it, too. No key is lost.
     /// </summary>
     [Theory]
     [InlineData(1ul)]
@@ -320,7 +322,8 @@ public sealed partial class StoreCheckTests : IDisposable
     {
         QuarantineMark.Write(_bench.Disk, StoreBench.DirectoryPath, "its digest differs");
         using var recovery = BeginRecovery();
-        Assert.Contains(recovery.Plan(), step => step.StartsWith("Leave out the quarantine mark", StringComparison.Ordinal) && step.Contains("its digest differs", StringComparison.Ordinal));
+        Assert.Contains(recovery.Plan(), step => step.StartsWith("Leave out the quarantine mark", StringComparison.Ordinal)
+            && step.Contains("its digest differs", StringComparison.Ordinal));
     }
 
     [Fact]
@@ -334,7 +337,8 @@ public sealed partial class StoreCheckTests : IDisposable
         Assert.Contains(lines, line => line.StartsWith($"tree     kv: {KeyCount} keys", StringComparison.Ordinal));
         Assert.Contains(lines, line => line.StartsWith("segment ", StringComparison.Ordinal));
         Assert.InRange(lines.Count(line => line.StartsWith("record ", StringComparison.Ordinal)), 1, 5);
-        Assert.Equal(["\"key-000\"", "\"key-001\"", "\"key-002\""], lines.Where(line => line.StartsWith("key ", StringComparison.Ordinal)).Select(line => line[9..18]));
+        Assert.Equal(
+            ["\"key-000\"", "\"key-001\"", "\"key-002\""], lines.Where(line => line.StartsWith("key ", StringComparison.Ordinal)).Select(line => line[9..18]));
     }
 
     /// <summary>The keys of sets were not listed, so that nobody saw which there were.</summary>
@@ -366,7 +370,9 @@ public sealed partial class StoreCheckTests : IDisposable
     {
         Assert.Contains("does not exist", Assert.Throws<NotAReplicaException>(() => StoreCheck.Run(_bench.Disk, "/none")).Message, StringComparison.Ordinal);
         Assert.Contains("it is a file", Assert.Throws<NotAReplicaException>(() => StoreCheck.Run(_bench.Disk, Data)).Message, StringComparison.Ordinal);
-        Assert.Contains("neither", Assert.Throws<NotAReplicaException>(() => StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath + "/state-00000001")).Message, StringComparison.Ordinal);
+        Assert.Contains(
+            "neither", Assert.Throws<NotAReplicaException>(() => StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath + "/state-00000001")).Message,
+            StringComparison.Ordinal);
         Assert.Throws<NotAReplicaException>(() => StoreRecovery.Begin(_bench.Disk, "/none"));
     }
 

@@ -94,7 +94,8 @@ public sealed class BodySlabTests
         Assert.Equal(499, sent.Count);
     }
 
-    private static VerifiedBody Seal(ref BodySlab? slab, RecordRef previous) => VerifiedBody.Seal(ref slab, previous, RecordFlags.None, 1, 1, 0, new byte[PayloadBytes]);
+    private static VerifiedBody Seal(ref BodySlab? slab, RecordRef previous) =>
+        VerifiedBody.Seal(ref slab, previous, RecordFlags.None, 1, 1, 0, new byte[PayloadBytes]);
 
     private static JournalEntry Durable(VerifiedBody body) => new(body.Record, body.Bytes, body.Slab) { IsDurable = true };
 }

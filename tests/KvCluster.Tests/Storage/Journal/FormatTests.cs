@@ -44,7 +44,8 @@ public sealed class FormatTests
             Convert.ToHexString(body));
         Assert.True(RecordBody.TryVerify(body, out var header));
         Assert.Equal(header, made);
-        Assert.Equal(new RecordRef(new Etag(0x0103, 0x0306), Previous.Etag, Crc32C.Of(body.AsSpan(..^4)), Previous.Checksum, body.Length, RecordFlags.None), header);
+        Assert.Equal(
+            new RecordRef(new Etag(0x0103, 0x0306), Previous.Etag, Crc32C.Of(body.AsSpan(..^4)), Previous.Checksum, body.Length, RecordFlags.None), header);
         Assert.True(header.Follows(Previous));
     }
 
@@ -224,6 +225,7 @@ public sealed class FormatTests
         new SegmentHeader(7, 1, new(1), new(1), 0, 0, 0, default, 0).WriteTo(block, SegmentHeader.Version);
         block[4] = 1;
         BitConverter.TryWriteBytes(block.AsSpan(88), Crc32C.Of(block.AsSpan(..88)));
-        Assert.Contains("version 1", Assert.Throws<FormatVersionException>(() => SegmentHeader.TryRead(block, "segment", out _)).Message, StringComparison.Ordinal);
+        Assert.Contains(
+            "version 1", Assert.Throws<FormatVersionException>(() => SegmentHeader.TryRead(block, "segment", out _)).Message, StringComparison.Ordinal);
     }
 }

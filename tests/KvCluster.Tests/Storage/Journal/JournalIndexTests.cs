@@ -9,8 +9,8 @@ public sealed class JournalIndexTests
     private const int BodyBytes = 100;
 
     /// <summary>
-    /// Each removed record was looked at, and all that stayed were moved: milliseconds of the writer for a journal of many small records. Now the records of whole
-    /// pieces are removed with their piece.
+    /// Each removed record was looked at, and all that stayed were moved: milliseconds of the writer for a journal of many small records. Now the records of
+    /// whole pieces are removed with their piece.
     /// </summary>
     [Fact]
     public void RemoveOldest_OfManyRecords_LooksAtFew()

@@ -121,14 +121,17 @@ public sealed class SubsetsInFlightTests : IDisposable
         bench.Write(request => request.Put("after"u8, new byte[20_000]));
         bench.Close();
         bench.Open();
-        Assert.True($"{keys} after" == string.Join(' ', bench.ReadAllKeys().Keys), $"{story}: after another restart the store has {string.Join(' ', bench.ReadAllKeys().Keys)}.");
+        Assert.True($"{keys} after" == string.Join(' ', bench.ReadAllKeys().Keys), $"{story}: after another restart the store has "
+            + $"{string.Join(' ', bench.ReadAllKeys().Keys)}.");
         return whole;
     }
 
     /// <summary>The places of the pieces that the writes changed.</summary>
     private List<int> Changed(int pieceBytes) =>
-        [.. Enumerable.Range(0, _after.Length / pieceBytes).Select(index => index * pieceBytes).Where(at => !_after.AsSpan(at, pieceBytes).SequenceEqual(_before.AsSpan(at, pieceBytes)))];
+        [.. Enumerable.Range(0, _after.Length / pieceBytes).Select(index => index * pieceBytes).Where(
+            at => !_after.AsSpan(at, pieceBytes).SequenceEqual(_before.AsSpan(at, pieceBytes)))];
 
     private void Submit(int number, int valueBytes) =>
-        _ = _bench.Submit(request => request.Put(StoreBench.Text(number.ToString(CultureInfo.InvariantCulture)), StoreBench.Text(new string((char)('a' + number), valueBytes))));
+        _ = _bench.Submit(request => request.Put(
+            StoreBench.Text(number.ToString(CultureInfo.InvariantCulture)), StoreBench.Text(new string((char)('a' + number), valueBytes))));
 }

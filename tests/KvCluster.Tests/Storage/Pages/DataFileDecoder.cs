@@ -3,7 +3,9 @@ using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>Reads a data file by FORMAT.md alone. It uses nothing of the engine but the checksum, so what it cannot read is missing from the document.</summary>
+/// <summary>
+/// Reads a data file by FORMAT.md alone. It uses nothing of the engine but the checksum, so what it cannot read is missing from the document.
+/// </summary>
 internal sealed class DataFileDecoder
 {
     private const int PageBytes = 8192;

@@ -45,7 +45,8 @@ public sealed class DataFormatTests
         var (sets, large) = decoder.ReadSets();
         Assert.Equal(store.Published.Sets.Keys.Select(key => ByteKeys.Print(key)), sets.Select(entry => ByteKeys.Print(entry.Key)));
         Assert.All(sets, entry => Assert.Equal(store.Published.Sets[entry.Key].Etag, entry.Set.Etag));
-        Assert.All(sets, entry => Assert.Equal(store.Published.Sets[entry.Key].Members.Select(Convert.ToHexString), entry.Set.Members.Select(Convert.ToHexString)));
+        Assert.All(
+            sets, entry => Assert.Equal(store.Published.Sets[entry.Key].Members.Select(Convert.ToHexString), entry.Set.Members.Select(Convert.ToHexString)));
         Assert.True(large > 0, "No set is large.");
         decoder.CheckFreeMap();
         Assert.True(seen.Depth > 1 || profile == "zeros", $"The tree has {seen.Depth} levels.");

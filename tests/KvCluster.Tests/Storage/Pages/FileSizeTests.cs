@@ -40,8 +40,8 @@ public sealed class FileSizeTests
     }
 
     /// <summary>
-    /// Computed from FORMAT.md as node/Storage/Embedded/README.md does for up to a billion keys. They begin with the number of their tree, as those of an embedded store. The keys of a page have all but their last
-    /// digits in common, so each takes a head, a slot and a cell without a rest.
+    /// Computed from FORMAT.md as node/Storage/Embedded/README.md does for up to a billion keys. They begin with the number of their tree, as those of an
+    /// embedded store. The keys of a page have all but their last digits in common, so each takes a head, a slot and a cell without a rest.
     /// </summary>
     [Fact]
     public void SortedKeys_TakeThePagesThatTheFormatImplies()

@@ -72,7 +72,9 @@ public sealed class FirstTouchTests : IDisposable
         Assert.True(unreadable >= unreadableLeast, $"{written.Count} pages were written anew and are damaged, and only {unreadable} keys cannot be read.");
     }
 
-    /// <summary>The disk has lost a write, so a place has the page that was there before: intact, with its own number and checksum, but not its parent's.</summary>
+    /// <summary>
+    /// The disk has lost a write, so a place has the page that was there before: intact, with its own number and checksum, but not its parent's.
+    /// </summary>
     [Fact]
     public void Read_PageWhoseWriteWasLost_IsFound()
     {
@@ -185,10 +187,13 @@ public sealed class FirstTouchTests : IDisposable
     {
         var file = _disk.ReadAll("data");
         var pages = _store.Free.UsedRuns().SelectMany(run => Enumerable.Range(0, (int)run.Count).Select(index => run.First + index)).Where(page => page > 1);
-        return [.. pages.Except(_store.Free.MapPages().Select(map => map.Reference.Number)).Where(page => page != _store.Meta.Newest.FreeDirectory.Number && file.AsSpan((int)page * Page.Bytes, Page.Bytes).ContainsAnyExcept((byte)0))];
+        return [.. pages.Except(_store.Free.MapPages().Select(map => map.Reference.Number))
+            .Where(page => page != _store.Meta.Newest.FreeDirectory.Number && file.AsSpan((int)page * Page.Bytes, Page.Bytes).ContainsAnyExcept((byte)0))];
     }
 
-    /// <summary>The leaves that the newest checkpoint reaches, or the first pages of its runs. A page inside of a run has no header, and not its own number.</summary>
+    /// <summary>
+    /// The leaves that the newest checkpoint reaches, or the first pages of its runs. A page inside of a run has no header, and not its own number.
+    /// </summary>
     private unsafe List<long> ValuePages(bool isRun)
     {
         var found = new List<long>();

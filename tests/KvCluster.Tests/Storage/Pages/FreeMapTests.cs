@@ -159,6 +159,7 @@ public sealed class FreeMapTests
 
     private static MetaPage MetaOf(long filePages, PageLink map) => new()
     {
-        Revision = 1, Identity = 0, FilePages = filePages, FreeDirectory = map.Reference, FreeDirectoryChecksum = map.Checksum, Trees = new TreeRoot[StoreRoot.TreesMax],
+        Revision = 1,
+        Identity = 0, FilePages = filePages, FreeDirectory = map.Reference, FreeDirectoryChecksum = map.Checksum, Trees = new TreeRoot[StoreRoot.TreesMax],
     };
 }

@@ -5,7 +5,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Tests.Storage.Pages;
 
 /// <summary>The content of the trees, the sets and the shard time at an etag.</summary>
-internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<ImmutableSortedDictionary<byte[], byte[]>> Trees, ImmutableSortedDictionary<byte[], ModelSet> Sets)
+internal sealed record ModelState(
+    Etag Etag, long ShardTime, ImmutableArray<ImmutableSortedDictionary<byte[], byte[]>> Trees, ImmutableSortedDictionary<byte[], ModelSet> Sets)
 {
     public static readonly ModelState Empty = new(
         Etag.None,
@@ -74,7 +75,8 @@ internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<Immu
         }
 
         // No key, one that exists, or one directly behind it.
-        byte[] Bound() => keys.Length == 0 || random.Next(6) == 0 ? [] : random.Next(4) == 0 ? [.. keys[random.Next(keys.Length)], 0] : keys[random.Next(keys.Length)];
+        byte[] Bound() =>
+            keys.Length == 0 || random.Next(6) == 0 ? [] : random.Next(4) == 0 ? [.. keys[random.Next(keys.Length)], 0] : keys[random.Next(keys.Length)];
         int PlaceOf(byte[] key) => Array.BinarySearch(keys, key, ByteKeys.Order) is var place && place < 0 ? ~place : place;
     }
 

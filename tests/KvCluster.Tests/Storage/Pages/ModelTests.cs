@@ -6,8 +6,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Tests.Storage.Pages;
 
 /// <summary>
-/// Compares the trees on a real disk, of keys and of sets, with a sorted dictionary, through batches, drops, checkpoints at every stage, long readers, reopening, and
-/// copies of pinned checkpoints.
+/// Compares the trees on a real disk, of keys and of sets, with a sorted dictionary, through batches, drops, checkpoints at every stage, long readers,
+/// reopening, and copies of pinned checkpoints.
 /// </summary>
 public sealed class ModelTests
 {
@@ -249,7 +249,8 @@ public sealed class ModelTests
             file.Reopen();
             _published = _durable;
             _etag = file.Pages.Roots.PublishedEtag;
-            Assert.Equal(new CheckpointPosition(_etag, _etag == Etag.None ? default : new JournalPosition(_etag.Change, 4096), (uint)_etag.Change), file.Pages.Covered);
+            Assert.Equal(
+                new CheckpointPosition(_etag, _etag == Etag.None ? default : new JournalPosition(_etag.Change, 4096), (uint)_etag.Change), file.Pages.Covered);
             using var snapshot = file.Pages.Roots.OpenSnapshot();
             Check(snapshot, _published);
         }

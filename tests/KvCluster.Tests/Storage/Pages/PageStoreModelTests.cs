@@ -34,8 +34,8 @@ public sealed class PageStoreModelTests
     public void RandomOperations_MatchTheModel_WithLargeEntries(string profile) => RandomOperations_MatchTheModel(profile);
 
     /// <summary>
-    /// A few keys with large values, which grow, shrink and go, and a checkpoint after every few batches: nearly every page of the file is freed, becomes a hole, is taken
-    /// again, and is cut off with the end. Readers hold some of them.
+    /// A few keys with large values, which grow, shrink and go, and a checkpoint after every few batches: nearly every page of the file is freed, becomes a
+    /// hole, is taken again, and is cut off with the end. Readers hold some of them.
     /// </summary>
     [Fact]
     public void HeavyReuse_WithHolesAndReaders_MatchesTheModel() => Seeds.Run(2, random =>
@@ -65,7 +65,8 @@ public sealed class PageStoreModelTests
         }
         store.CheckEverywhere();
         Assert.True(
-            written * Page.Bytes > 4 * longest && holed > longest / 10, $"{written} pages were written into a file of at most {longest} bytes, of which at most {holed} were holes.");
+            written * Page.Bytes > 4 * longest && holed > longest / 10,
+            $"{written} pages were written into a file of at most {longest} bytes, of which at most {holed} were holes.");
     });
 
     [Fact]

@@ -64,7 +64,8 @@ public sealed unsafe class PageStructureTests
     [InlineData(ulong.MaxValue - Page.Bytes + 1)]
     public void Open_MetaPageThatRefersToNoPage_IsDamage(ulong reference)
     {
-        foreach (var change in (Func<MetaPage, MetaPage>[])[meta => meta with { FreeDirectory = new PageRef(reference) }, meta => meta with { Trees = [.. meta.Trees.Select(tree => tree with { Link = tree.Link with { Reference = new PageRef(reference) } })] }])
+        foreach (var change in (Func<MetaPage, MetaPage>[])[meta => meta with { FreeDirectory = new PageRef(reference) },
+            meta => meta with { Trees = [.. meta.Trees.Select(tree => tree with { Link = tree.Link with { Reference = new PageRef(reference) } })] }])
         {
             using var disk = new SimulatedDisk();
             var options = new PageStoreOptions { MapBytes = 1 << 26 };
@@ -146,8 +147,11 @@ public sealed unsafe class PageStructureTests
                     continue;
                 for (var i = 0; i < Page.Count(page) && Page.HeaderBytes + ((i + 1) * sizeof(ulong)) < Page.Bytes; i++)
                 {
-                    var slot = Page.HeaderBytes + (Page.Count(page) * sizeof(ulong)) + (i * sizeof(ushort)) is var place && place + 2 <= Page.Bytes ? *(ushort*)(page + place) : Page.Bytes;
-                    if (Page.Type(page) == PageType.Branch && slot + 12 <= Page.Bytes && *(ulong*)(page + slot) is var child && child < (ulong)bytes.Length - Page.Bytes && child % Page.Bytes == 0)
+                    var slot = Page.HeaderBytes + (Page.Count(page) * sizeof(ulong)) + (i * sizeof(ushort)) is var place && place + 2 <= Page.Bytes
+                        ? *(ushort*)(page + place)
+                        : Page.Bytes;
+                    if (Page.Type(page) == PageType.Branch && slot + 12 <= Page.Bytes
+                        && *(ulong*)(page + slot) is var child && child < (ulong)bytes.Length - Page.Bytes && child % Page.Bytes == 0)
                         *(uint*)(page + slot + 8) = Page.Checksum(file + child);
                 }
                 Page.Number(page) = (ulong)(offset / Page.Bytes);

@@ -15,7 +15,8 @@ public sealed class ConcurrentReadTests : IDisposable
     [Fact]
     public void PageStore_WithTooFewSnapshots_IsRefused()
     {
-        PageStore Create(int snapshotsMax) => PageStore.Create(LocalDisk.Instance, Path.Combine(_directory.Path, $"data-{snapshotsMax}"), new PageStoreOptions { SnapshotsMax = snapshotsMax }, new byte[16]);
+        PageStore Create(int snapshotsMax) => PageStore.Create(
+            LocalDisk.Instance, Path.Combine(_directory.Path, $"data-{snapshotsMax}"), new PageStoreOptions { SnapshotsMax = snapshotsMax }, new byte[16]);
         Assert.Throws<ArgumentOutOfRangeException>(() => Create(ReaderSlots.SlotsMin - 1));
         Create(ReaderSlots.SlotsMin).Dispose();
     }

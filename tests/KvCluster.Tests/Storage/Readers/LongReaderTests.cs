@@ -250,7 +250,8 @@ public sealed class LongReaderTests
         // Some checkpoints find no space and are abandoned. Some change nothing but the map.
         void TryCheckpoint()
         {
-            if (store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue, repeats: random.Next(2) == 0) is not { } checkpoint)
+            if (store.BeginCheckpoint(
+                covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue, repeats: random.Next(2) == 0) is not { } checkpoint)
                 return;
             var fullAt = random.Next(1, 8);
             disk.Fault = call => call.Operation == "Write" && --fullAt == 0 ? DiskFault.NoRoom : DiskFault.None;

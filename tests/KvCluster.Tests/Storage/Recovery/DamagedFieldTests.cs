@@ -13,8 +13,8 @@ namespace KvCluster.Tests.Storage.Recovery;
 
 /// <summary>
 /// Each field of each structure in node/Storage/FORMAT.md is damaged in turn. The fields are those of its tables, so a new field is covered and a new
-/// structure without a place here fails. Damage is found or harmless: what the store serves is all that was acknowledged, or it says what is wrong. Nothing of it takes
-/// longer than reading everything.
+/// structure without a place here fails. Damage is found or harmless: what the store serves is all that was acknowledged, or it says what is wrong. Nothing of
+/// it takes longer than reading everything.
 /// </summary>
 public sealed partial class DamagedFieldTests : IDisposable
 {
@@ -61,7 +61,8 @@ public sealed partial class DamagedFieldTests : IDisposable
         Write(400, 420, version: 8);
         _bench.Checkpoint();
         Write(420, 450, version: 9);
-        _bench.Store.Log.WriteControl(_bench.Store.Durable.Control with { Acknowledged = _bench.Store.Durable.Last.Etag, Committed = _bench.Store.Durable.Last.Etag });
+        _bench.Store.Log.WriteControl(
+            _bench.Store.Durable.Control with { Acknowledged = _bench.Store.Durable.Last.Etag, Committed = _bench.Store.Durable.Last.Etag });
         _bench.RunUntilIdle();
         _state = _bench.ReadAllKeys();
         _sets = _bench.ReadAllSets();
@@ -93,7 +94,8 @@ public sealed partial class DamagedFieldTests : IDisposable
                         if (!TakesAll && ((place + turn) % places.Count > places.Count / 4 || (damage + turn) % Damages.Count > 0))
                             continue;
                         tried++;
-                        found += IsFound($"{structure} at {start} of {path}, field at {offset}: {name}", disk => Change(disk, path, at, length, apply), TakesAll || tried % 3 == 0) ? 1 : 0;
+                        found += IsFound($"{structure} at {start} of {path}, field at {offset}: {name}", disk => Change(disk, path, at, length, apply), TakesAll
+                            || tried % 3 == 0) ? 1 : 0;
                     }
                 }
             }
@@ -101,14 +103,17 @@ public sealed partial class DamagedFieldTests : IDisposable
         Assert.True(tried > 80 && found > tried / 4, $"Of {tried} damages, {found} were found.");
     }
 
-    /// <summary>A whole slot, header, record, page or run is missing, torn, as in an older version, or another one of its kind, or the file ends in it.</summary>
+    /// <summary>
+    /// A whole slot, header, record, page or run is missing, torn, as in an older version, or another one of its kind, or the file ends in it.
+    /// </summary>
     [Fact]
     [Trait("Turn", "5")]
     public void Structure_MissingTornOlderSwappedOrCut_IsFoundOrHarmless()
     {
         var (tried, found) = (0, 0);
         // A body is part of the record that begins with its envelope, and a cell is smaller than what is torn.
-        foreach (var (structure, places) in Places().Where(places => places.Structure is not ("Body" or "Cell with a tree") && !places.Structure.Contains("table", StringComparison.Ordinal)))
+        foreach (var (structure, places) in Places()
+            .Where(places => places.Structure is not ("Body" or "Cell with a tree") && !places.Structure.Contains("table", StringComparison.Ordinal)))
         {
             foreach (var (index, (path, start)) in places.Index())
             {
@@ -145,7 +150,8 @@ public sealed partial class DamagedFieldTests : IDisposable
     public void PageInsideARun_ZeroedOlderOrAnother_IsFound()
     {
         var (data, before) = (_bench.Disk.ReadAll(Data), _older.ReadAll(Data));
-        var inner = Links(data).Where(static link => link.ToRun).SelectMany(link => Enumerable.Range(1, link.Pages - 1).Select(page => link.Target + ((long)page * Page.Bytes))).ToList();
+        var inner = Links(data).Where(static link => link.ToRun)
+            .SelectMany(link => Enumerable.Range(1, link.Pages - 1).Select(page => link.Target + ((long)page * Page.Bytes))).ToList();
         var older = 0;
         foreach (var (index, at) in inner.Index())
         {
@@ -159,15 +165,18 @@ public sealed partial class DamagedFieldTests : IDisposable
             void Check(string damage, byte[] page)
             {
                 Assert.NotEqual(PageAt(data, at), page);
-                Assert.True(IsFound($"The page at {at}, inside of a run: {damage}", disk => disk.WriteAll(Data, [.. data.AsSpan(0, (int)at), .. page, .. data.AsSpan((int)at + Page.Bytes)])), $"The page at {at}, inside of a run, {damage}, is not found.");
+                Assert.True(
+                    IsFound($"The page at {at}, inside of a run: {damage}", disk => disk.WriteAll(
+                        Data, [.. data.AsSpan(0, (int)at), .. page, .. data.AsSpan((int)at + Page.Bytes)])),
+                    $"The page at {at}, inside of a run, {damage}, is not found.");
             }
         }
         Assert.True(inner.Count > 4 && older > 0, $"There are {inner.Count} pages inside of runs, and {older} of them had another content.");
     }
 
     /// <summary>
-    /// A parent is sound, up to the meta page, but what it says about one child is wrong: the child's checksum, its place, or the length of its value. All of its own
-    /// checksums are right, so only the comparison with the child finds it.
+    /// A parent is sound, up to the meta page, but what it says about one child is wrong: the child's checksum, its place, or the length of its value. All of
+    /// its own checksums are right, so only the comparison with the child finds it.
     /// </summary>
     [Fact]
     [Trait("Turn", "5")]
@@ -176,7 +185,8 @@ public sealed partial class DamagedFieldTests : IDisposable
         var data = _bench.Disk.ReadAll(Data);
         var links = Links(data);
         var free = FreePage() * Page.Bytes;
-        Assert.Equal(["branch", "cell of a run", "cell with a tree", "directory of the free map", "meta page"], links.Select(link => link.From).Distinct().Order());
+        Assert.Equal(
+            ["branch", "cell of a run", "cell with a tree", "directory of the free map", "meta page"], links.Select(link => link.From).Distinct().Order());
         foreach (var link in links)
         {
             Check("checksum", link.Offset + 8, [(byte)(data[link.Offset + 8] ^ 1)]);
@@ -223,7 +233,8 @@ public sealed partial class DamagedFieldTests : IDisposable
         {
             found += IsFound($"{path}: missing", disk => disk.Delete(path)) ? 1 : 0;
             foreach (var length in (int[])[0, 100, 4096, 12_000])
-                found += IsFound($"{path}: truncated to {length}", disk => disk.WriteAll(path, disk.ReadAll(path).AsSpan(0, Math.Min(length, disk.ReadAll(path).Length)))) ? 1 : 0;
+                found += IsFound($"{path}: truncated to {length}", disk => disk.WriteAll(
+                    path, disk.ReadAll(path).AsSpan(0, Math.Min(length, disk.ReadAll(path).Length)))) ? 1 : 0;
             found += IsFound($"{path}: extended", disk => disk.WriteAll(path, [.. disk.ReadAll(path), .. new byte[5000]])) ? 1 : 0;
             if (_older.FileExists(path))
                 found += IsFound($"{path}: as in an older version", disk => disk.WriteAll(path, _older.ReadAll(path))) ? 1 : 0;
@@ -233,7 +244,8 @@ public sealed partial class DamagedFieldTests : IDisposable
 
     [Fact]
     public void Structures_OfTheFormat_HaveAPlace() =>
-        Assert.Equal(Structures().Select(structure => structure.Name).Where(name => !WithoutAPlace.Contains(name)).Order(), Places().Select(places => places.Structure).Distinct().Order());
+        Assert.Equal(Structures().Select(structure => structure.Name).Where(name => !WithoutAPlace.Contains(name)).Order(), Places()
+            .Select(places => places.Structure).Distinct().Order());
 
     /// <summary>Where each structure is in the store's files.</summary>
     private List<(string Structure, List<(string Path, long Start)> Places)> Places()
@@ -265,17 +277,20 @@ public sealed partial class DamagedFieldTests : IDisposable
     }
 
     /// <summary>Where the cell of the only large set is in the file; its leaf is the root of the tree.</summary>
-    private static unsafe long CellWithATree(StoppedReplica replica) => PlaceIn(replica, RootOf(replica, TreeId.Sets), static (leaf, index) => TreePage.HasTree(leaf, index) ? Page.Slots(leaf)[index] : null);
+    private static unsafe long CellWithATree(StoppedReplica replica) =>
+        PlaceIn(replica, RootOf(replica, TreeId.Sets), static (leaf, index) => TreePage.HasTree(leaf, index) ? Page.Slots(leaf)[index] : null);
 
     /// <summary>Where the value of the small set is.</summary>
     private static unsafe long ValueOfSet(StoppedReplica replica) => PlaceIn(replica, RootOf(replica, TreeId.Sets), static (leaf, index) =>
         TreePage.HasTree(leaf, index) ? null : Page.Slots(leaf)[index] + TreePage.LeafCellHeader + TreePage.RestLength(TreePage.SuffixLength(leaf, index)));
 
     /// <summary>Where the first leaf has the cell of a key whose value is in a run, or is not.</summary>
-    private static unsafe long CellOfKey(StoppedReplica replica, PagesByType pages, bool isRun) => PlaceIn(replica, PageRef.ToFile(pages.First[(byte)PageType.Leaf]), (leaf, index) =>
-        TreePage.Reference(leaf, index) != null == isRun ? Page.Slots(leaf)[index] : null);
+    private static unsafe long CellOfKey(StoppedReplica replica, PagesByType pages, bool isRun) =>
+        PlaceIn(replica, PageRef.ToFile(pages.First[(byte)PageType.Leaf]), (leaf, index) =>
+            TreePage.Reference(leaf, index) != null == isRun ? Page.Slots(leaf)[index] : null);
 
-    private static unsafe long CellOfBranch(StoppedReplica replica, int child) => PlaceIn(replica, RootOf(replica, TreeId.Kv), (branch, index) => index == child ? Page.Slots(branch)[index] : null);
+    private static unsafe long CellOfBranch(StoppedReplica replica, int child) =>
+        PlaceIn(replica, RootOf(replica, TreeId.Kv), (branch, index) => index == child ? Page.Slots(branch)[index] : null);
 
     private static PageRef RootOf(StoppedReplica replica, TreeId tree) => replica.Newest!.Trees[(int)tree].Link.Reference;
 
@@ -298,7 +313,9 @@ public sealed partial class DamagedFieldTests : IDisposable
         return replica.Free!.FreeRuns()[0].First;
     }
 
-    /// <summary>All that refers to a page of the newest checkpoint: roots in its meta page, children of branches, runs and trees of leaves, and the free map.</summary>
+    /// <summary>
+    /// All that refers to a page of the newest checkpoint: roots in its meta page, children of branches, runs and trees of leaves, and the free map.
+    /// </summary>
     private List<Link> Links(byte[] data)
     {
         long meta;
@@ -306,7 +323,8 @@ public sealed partial class DamagedFieldTests : IDisposable
         using (var replica = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath))
         {
             meta = replica.Newest!.PageNumber * Page.Bytes;
-            links.AddRange(replica.Newest.Trees.Index().Where(static tree => !tree.Item.Link.Reference.IsNone).Select(tree => new Link(data, "meta page", meta + 128 + (tree.Index * 32), null)));
+            links.AddRange(replica.Newest.Trees.Index().Where(static tree => !tree.Item.Link.Reference.IsNone).Select(
+                tree => new Link(data, "meta page", meta + 128 + (tree.Index * 32), null)));
         }
         links.Add(new Link(data, "meta page", meta + 56, null));
         for (var next = 0; next < links.Count; next++)
@@ -345,7 +363,8 @@ public sealed partial class DamagedFieldTests : IDisposable
     private static unsafe int LengthAt(string structure, ReadOnlySpan<byte> bytes)
     {
         if (structure == "Envelope")
-            return RecordEnvelope.TryRead(bytes, out var envelope) ? RecordEnvelope.RecordBytes(envelope.BodyBytes) : throw new InvalidOperationException("There is no record.");
+            return RecordEnvelope.TryRead(bytes, out var envelope) ? RecordEnvelope.RecordBytes(envelope.BodyBytes)
+                : throw new InvalidOperationException("There is no record.");
         fixed (byte* page = bytes)
         {
             if (structure == "Page header" && Page.Type(page) == PageType.Overflow)
@@ -355,8 +374,8 @@ public sealed partial class DamagedFieldTests : IDisposable
     }
 
     /// <summary>
-    /// The tables of the format. In one without offsets the fields follow each other; those behind a field of varying length are left out. A negative offset counts from
-    /// the end.
+    /// The tables of the format. In one without offsets the fields follow each other; those behind a field of varying length are left out. A negative offset
+    /// counts from the end.
     /// </summary>
     private static IEnumerable<(string Name, List<(long Offset, int Length)> Fields)> Structures()
     {
@@ -371,7 +390,8 @@ public sealed partial class DamagedFieldTests : IDisposable
             else if (fields is not null && isInOrder && FieldInOrderRow().Match(line) is { Success: true } next)
                 fields.Add((fields.Sum(static field => field.Item2), LengthOf(next.Groups[1].Value)));
             else if (fields is not null && !isInOrder && FieldRow().Match(line) is { Success: true } row)
-                fields.Add((row.Groups[1].Value.Length > 0 ? int.Parse(row.Groups[1].Value, CultureInfo.InvariantCulture) : -int.Parse(row.Groups[2].Value, CultureInfo.InvariantCulture), LengthOf(row.Groups[3].Value)));
+                fields.Add((row.Groups[1].Value.Length > 0 ? int.Parse(row.Groups[1].Value, CultureInfo.InvariantCulture)
+                    : -int.Parse(row.Groups[2].Value, CultureInfo.InvariantCulture), LengthOf(row.Groups[3].Value)));
             else if (fields is { Count: > 0 } && !line.StartsWith("|--", StringComparison.Ordinal) && (isInOrder || !line.StartsWith('|')))
             {
                 yield return (isInOrder ? $"{heading}, table {table}" : heading, fields);
@@ -381,7 +401,8 @@ public sealed partial class DamagedFieldTests : IDisposable
     }
 
     /// <summary>A length as in "8", "8 + 8" or "16 x 32".</summary>
-    private static int LengthOf(string text) => text.Split('+').Sum(part => part.Split('x').Aggregate(1, (product, factor) => product * int.Parse(factor.Trim(), CultureInfo.InvariantCulture)));
+    private static int LengthOf(string text) =>
+        text.Split('+').Sum(part => part.Split('x').Aggregate(1, (product, factor) => product * int.Parse(factor.Trim(), CultureInfo.InvariantCulture)));
 
     private void Change(SimulatedDisk disk, string path, long offset, int length, Action<byte[], byte[]> damage)
     {
@@ -514,14 +535,17 @@ public sealed partial class DamagedFieldTests : IDisposable
                     if (Page.Type(page) == PageType.FreeDirectory)
                         links.Add(new Link(file, "directory of the free map", Target + Page.HeaderBytes + (index * 16), this));
                     else if (Page.Type(page) is PageType.Branch or PageType.Leaf && TreePage.Reference(page, index) is var link && link != null)
-                        links.Add(new Link(file, Page.Type(page) == PageType.Branch ? "branch" : TreePage.HasTree(page, index) ? "cell with a tree" : "cell of a run", (byte*)link - bytes, this));
+                        links.Add(new Link(
+                            file, Page.Type(page) == PageType.Branch ? "branch" : TreePage.HasTree(page, index) ? "cell with a tree" : "cell of a run",
+                            (byte*)link - bytes, this));
                 }
             }
             return links;
         }
 
         /// <summary>
-        /// Gives the page that it is in the right checksum, and all pages above that up to the meta page. The other meta page, whose checkpoint may have the same pages, is torn.
+        /// Gives the page that it is in the right checksum, and all pages above that up to the meta page. The other meta page, whose checkpoint may have the
+        /// same pages, is torn.
         /// </summary>
         public void Mend(byte[] file)
         {

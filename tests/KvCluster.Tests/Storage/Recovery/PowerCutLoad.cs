@@ -79,15 +79,18 @@ internal sealed class PowerCutLoad
         foreach (var caller in _callers)
         {
             var count = snapshot.TryGet(TreeId.Kv, caller.CountKey, out var stored) ? BinaryPrimitives.ReadInt64LittleEndian(KvValue.Read(stored, out _)) : 0;
-            Assert.True(count >= caller.Noted, $"{story}: caller {caller.Number} was answered {caller.Noted} times before, but {count} of its transactions are there.");
+            Assert.True(
+                count >= caller.Noted, $"{story}: caller {caller.Number} was answered {caller.Noted} times before, but {count} of its transactions are there.");
             Assert.True(count <= caller.Sent, $"{story}: caller {caller.Number} has sent {caller.Sent} transactions, but {count} are there.");
             caller.CatchUp(count);
             keys += (ulong)caller.Holds.Count(static transaction => transaction > 0) + (count > 0 ? 1ul : 0);
             for (var slot = 0; slot < Caller.Slots; slot++)
             {
                 var isThere = snapshot.TryGet(TreeId.Kv, caller.KeyOf(slot), out stored);
-                Assert.True(isThere == caller.Holds[slot] > 0, $"{story}: after {count} transactions of caller {caller.Number} its key {slot} is {(isThere ? "there" : "not there")}.");
-                Assert.True(!isThere || caller.IsValueOf(caller.Holds[slot], slot, KvValue.Read(stored, out _)), $"{story}: the value of key {slot} of caller {caller.Number} is not that of transaction {caller.Holds[slot]}.");
+                Assert.True(isThere == caller.Holds[slot] > 0, $"{story}: after {count} transactions of caller {caller.Number} its key {slot} is "
+                    + $"{(isThere ? "there" : "not there")}.");
+                Assert.True(!isThere || caller.IsValueOf(caller.Holds[slot], slot, KvValue.Read(stored, out _)), $"{story}: the value of key {slot} of caller "
+                    + $"{caller.Number} is not that of transaction {caller.Holds[slot]}.");
             }
         }
         Assert.Equal(keys, snapshot.Count(TreeId.Kv));

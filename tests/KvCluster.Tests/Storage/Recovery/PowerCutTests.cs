@@ -79,7 +79,8 @@ public sealed class PowerCutTests(ITestOutputHelper output)
             using (var store = Open(cut))
                 await load.CheckAsync(store, $"cut {cut}");
             checkpoints += revision;
-            output.WriteLine($"cut {cut}: {load.Answered} transactions are there, {revision} checkpoints since the last cut, the data file has {length >> 20} MiB");
+            output.WriteLine(
+                $"cut {cut}: {load.Answered} transactions are there, {revision} checkpoints since the last cut, the data file has {length >> 20} MiB");
         }
         await RunAsync("umount", Mount(cuts));
         output.WriteLine($"in all {checkpoints} checkpoints; the data file was cut {shortened} times, and had holes at {withHoles} of {cuts} power cuts");

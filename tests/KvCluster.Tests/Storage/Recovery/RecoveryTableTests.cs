@@ -172,7 +172,8 @@ public sealed class RecoveryTableTests : IDisposable
         var keys = _bench.ReadAllKeys().Keys.ToArray();
         Assert.Equal(Enumerable.Range(0, keys.Length).Select(index => $"key-{index:00}"), keys);
         // Where the journal is not what is damaged, nothing is lost.
-        if (name is "quarantined" or "control file missing" or "control file unreadable" or "data file unusable" or "checkpoint not on the chain" or "covered record damaged")
+        if (name is "quarantined"
+            or "control file missing" or "control file unreadable" or "data file unusable" or "checkpoint not on the chain" or "covered record damaged")
             Assert.Equal(RecordCount, keys.Length);
         Assert.Equal(WriteOutcome.Applied, _bench.Write(request => request.Put(StoreBench.Text("later"), StoreBench.Text("value"))).Outcome);
         _bench.Close();
@@ -188,7 +189,8 @@ public sealed class RecoveryTableTests : IDisposable
         {
             using var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: true);
             // The protocol asks this. If it is true, the replica neither votes nor acknowledges.
-            Assert.True(store.Log.Last.Etag < Etag.Max(store.Durable.Control.Acknowledged, store.Durable.Control.Committed), $"After open {opening} the loss is not reported.");
+            Assert.True(store.Log.Last.Etag < Etag.Max(store.Durable.Control.Acknowledged, store.Durable.Control.Committed), $"After open {opening} the loss "
+                + "is not reported.");
             Assert.Equal(store.Log.Last, store.Durable.Last);
         }
         RecoverFromPeers();
@@ -217,7 +219,8 @@ public sealed class RecoveryTableTests : IDisposable
                     test.Disk.Restart((UnsyncedWrites)(call % 4), call);
                 }
                 using var store = ReplicaStore.Open(test._bench.Context, StoreBench.DirectoryPath, mayRecover: true);
-                Assert.True(store.Log.Last.Etag < Etag.Max(store.Durable.Control.Acknowledged, store.Durable.Control.Committed), $"{name}: with a power loss at call {call} the loss is not reported.");
+                Assert.True(store.Log.Last.Etag < Etag.Max(store.Durable.Control.Acknowledged, store.Durable.Control.Committed), $"{name}: with a power loss "
+                    + $"at call {call} the loss is not reported.");
             }
         }
     }
@@ -311,7 +314,9 @@ public sealed class RecoveryTableTests : IDisposable
         disk.FlipBit(newest.Path, 20);
         for (var lost = 0; lost < recordsLostWithIt; lost++)
             disk.FlipBit(newest.Path, SegmentHeader.BlockBytes + (lost * RecordEnvelope.BlockBytes) + 20);
-        Assert.Equal("last segment lost its header", Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(bench.Context, StoreBench.DirectoryPath, mayRecover: false)).Row);
+        Assert.Equal(
+            "last segment lost its header",
+            Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(bench.Context, StoreBench.DirectoryPath, mayRecover: false)).Row);
         using var store = ReplicaStore.Open(bench.Context, StoreBench.DirectoryPath, mayRecover: true);
         Assert.True(store.Log.Last.Etag < store.Durable.Control.Acknowledged, "The replica opens as if it had never truncated its tail.");
     }

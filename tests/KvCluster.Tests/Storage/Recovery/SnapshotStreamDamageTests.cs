@@ -7,8 +7,8 @@ using KvCluster.Tests.Storage.Store;
 namespace KvCluster.Tests.Storage.Recovery;
 
 /// <summary>
-/// A snapshot stream with any part of it damaged, swapped, missing, as in an older stream, cut short or continued is refused, or gives the state that its sender
-/// pinned. A refusal leaves the old state as it is.
+/// A snapshot stream with any part of it damaged, swapped, missing, as in an older stream, cut short or continued is refused, or gives the state that its
+/// sender pinned. A refusal leaves the old state as it is.
 /// </summary>
 public sealed class SnapshotStreamDamageTests : IDisposable
 {
@@ -83,7 +83,8 @@ public sealed class SnapshotStreamDamageTests : IDisposable
     [Fact]
     public void Stream_CutOrContinued_IsRefused()
     {
-        foreach (var length in (int[])[0, 1, SnapshotStream.HeaderBytes - 1, SnapshotStream.HeaderBytes, (int)_source.PrefixBytes - RunBytes, (int)_source.PrefixBytes, Place(1), Place(2), Place(3) + 100, _stream.Length - Page.Bytes, _stream.Length - 1])
+        foreach (var length in (int[])[0, 1, SnapshotStream.HeaderBytes - 1, SnapshotStream.HeaderBytes,
+            (int)_source.PrefixBytes - RunBytes, (int)_source.PrefixBytes, Place(1), Place(2), Place(3) + 100, _stream.Length - Page.Bytes, _stream.Length - 1])
             Assert.False(Installs(_stream[..length]), $"A stream of {length} bytes was installed.");
         Assert.False(Installs([.. _stream, 0]));
         Assert.False(Installs([.. _stream, .. _stream.AsSpan(_stream.Length - Page.Bytes)]));

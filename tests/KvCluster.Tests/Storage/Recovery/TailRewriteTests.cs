@@ -80,7 +80,8 @@ public sealed class TailRewriteTests : IDisposable
                     break;
                 disk.Restart(mode, call);
                 using var reopened = new ReplicaBench(new(1), disk: disk);
-                Assert.True(reopened.Store.Log.Last.Etag >= durable.Etag, $"{mode}, call {call}: {durable} was durable, but the journal ends at {reopened.Store.Log.Last}.");
+                Assert.True(reopened.Store.Log.Last.Etag >= durable.Etag, $"{mode}, call {call}: {durable} was durable, but the journal ends at "
+                    + $"{reopened.Store.Log.Last}.");
             }
         }
     }

@@ -319,7 +319,8 @@ public sealed class ExactlyOnceTests : IDisposable
         using var follower = new ReplicaBench(new(2));
         var session = Open();
         _ = Append(Put("text", "x"));
-        (Action<WriteRequest> Fill, WriteResult Result)[] requests = [.. new[] { Adding(5), Adding(-2), Reading(), Transacting() }.Select((fill, index) => (fill, Append(session, (ulong)index + 1, 1, fill)))];
+        (Action<WriteRequest> Fill, WriteResult Result)[] requests =
+            [.. new[] { Adding(5), Adding(-2), Reading(), Transacting() }.Select((fill, index) => (fill, Append(session, (ulong)index + 1, 1, fill)))];
         Assert.Equal(["5", "3"], requests[..2].Select(request => ModelOperation.ResultsOf(request.Result.Results!)[0].Split(' ')[4]));
         Assert.All(requests, request => Assert.Equal(WriteOutcome.Applied, request.Result.Outcome));
         Assert.Equal((0, 1), (requests[3].Result.FailedCondition, ModelOperation.ResultsOf(requests[3].Result.Results!).Count));

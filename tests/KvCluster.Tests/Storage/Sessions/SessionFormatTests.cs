@@ -98,7 +98,9 @@ public sealed class SessionFormatTests
         var bytes = new byte[SessionState.Bytes];
         var state = new SessionState(1, 2, 3, new SessionOwner(4, 5), new Etag(6, 7), 8);
         state.WriteTo(bytes);
-        Assert.Equal("0100000000000000" + "0200000000000000" + "0300000000000000" + "0500000004000000" + "0600000000000000" + "0700000000000000" + "0800000000000000", Convert.ToHexString(bytes));
+        Assert.Equal(
+            "0100000000000000" + "0200000000000000" + "0300000000000000" + "0500000004000000" + "0600000000000000" + "0700000000000000" + "0800000000000000",
+            Convert.ToHexString(bytes));
         Assert.Equal(state, SessionState.Read(bytes));
     }
 
@@ -150,11 +152,13 @@ public sealed class SessionFormatTests
         leader.Lead(3);
         leader.OpenSession(Id);
         follower.Follow(leader);
-        var body = RecordBody.Encode(follower.Store.Log.Last, RecordFlags.None, 3, payload.StartsWith("06", StringComparison.Ordinal) ? 0 : 1, 0, Convert.FromHexString(payload), out _);
+        var body = RecordBody.Encode(
+            follower.Store.Log.Last, RecordFlags.None, 3, payload.StartsWith("06", StringComparison.Ordinal) ? 0 : 1, 0, Convert.FromHexString(payload), out _);
         Assert.True(follower.Store.TryAppend(body, out var record));
         follower.Run();
         follower.Commit(record.Etag);
-        Assert.True(follower.Store.Life.Failure is CorruptStoreException or UnreadableRecordException, $"A record that {why} was applied: {follower.Store.Life.Failure}");
+        Assert.True(follower.Store.Life.Failure is CorruptStoreException or UnreadableRecordException, $"A record that {why} was applied: "
+            + $"{follower.Store.Life.Failure}");
     }
 
     /// <summary>A session's id must not appear in a log, and the reason why a replica stopped is logged.</summary>
@@ -191,7 +195,8 @@ public sealed class SessionFormatTests
             bench.Sessions());
         bench.Append(request => request.Put(StoreBench.Text("k"), StoreBench.Text("v"), new KeyLife(0x0102030405, new Etag(3, 2))));
         Assert.Equal(["00000001020304050000000000000003" + "0000000000000003 = 6B"], bench.Entries(TreeId.Expiry));
-        Assert.Equal(["00000000000000030000000000000002 = 01000000000000000100000000000000", "000000000000000300000000000000020000000000000003" + "0000000000000003 = 6B"], bench.Entries(TreeId.Owned));
+        Assert.Equal(["00000000000000030000000000000002 = 01000000000000000100000000000000", "000000000000000300000000000000020000000000000003"
+            + "0000000000000003 = 6B"], bench.Entries(TreeId.Owned));
     }
 
     private static string Payload(ReplicaBench bench)

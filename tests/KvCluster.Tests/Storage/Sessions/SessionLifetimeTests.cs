@@ -130,7 +130,9 @@ public sealed class SessionLifetimeTests : IDisposable
             request.Put("k"u8, "w"u8);
         });
         _bench.RunUntilIdle();
-        Assert.Equal((WriteOutcome.Applied, WriteOutcome.Applied, WriteOutcome.SessionExpired), (StoreBench.Answer(written).Outcome, StoreBench.Answer(ended).Outcome, StoreBench.Answer(late).Outcome));
+        Assert.Equal(
+            (WriteOutcome.Applied, WriteOutcome.Applied, WriteOutcome.SessionExpired),
+            (StoreBench.Answer(written).Outcome, StoreBench.Answer(ended).Outcome, StoreBench.Answer(late).Outcome));
         Assert.Equal("v", _bench.Read("k"));
     }
 
@@ -237,7 +239,10 @@ public sealed class SessionLifetimeTests : IDisposable
         Assert.Null(_bench.Read("k"));
     }
 
-    /// <summary>What callers sent while the process stood still is heard before it finds that it did. Such a session once lived longer by the pause, which may be a night.</summary>
+    /// <summary>
+    /// What callers sent while the process stood still is heard before it finds that it did. Such a session once lived longer by the pause, which may be a
+    /// night.
+    /// </summary>
     [Fact]
     public void KeepAlive_BetweenAPauseAndTheNextLook_DoesNotCountThePause()
     {

@@ -7,7 +7,9 @@ using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>A digest of exactly one state, taken while the store keeps working: paced, abandoned when it would cost too much, and ended with the store.</summary>
+/// <summary>
+/// A digest of exactly one state, taken while the store keeps working: paced, abandoned when it would cost too much, and ended with the store.
+/// </summary>
 public sealed class BackgroundDigestTests
 {
     private static readonly TimeSpan _second = TimeSpan.FromSeconds(1);
@@ -63,7 +65,8 @@ public sealed class BackgroundDigestTests
     public void TakeDigest_WhenMuchIsWrittenMeanwhile_GivesUp()
     {
         // A checkpoint has one step, so that no put waits for its pauses.
-        using var bench = Filled(400, StoreBench.SmallOptions with { CheckpointScratchBytes = 1 << 20, Pages = new PageStoreOptions { DigestPinnedBytesMax = 1 << 20, WriteBytes = 16 << 20 } });
+        using var bench = Filled(400, StoreBench.SmallOptions with { CheckpointScratchBytes = 1 << 20,
+            Pages = new PageStoreOptions { DigestPinnedBytesMax = 1 << 20, WriteBytes = 16 << 20 } });
         bench.Store.Digests.Take(bench.Store.Pages.Roots.PublishedEtag, _told.Add);
         for (var index = 0; index < 400; index++)
             Put(bench, $"key-{index}", new string('y', 8000));

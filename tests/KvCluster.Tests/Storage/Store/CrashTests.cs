@@ -100,7 +100,8 @@ public sealed class CrashTests
                     using var again = disk.Copy();
                     CrashInRecovery(again, second);
                     again.Restart(unsynced, second);
-                    CheckPrefix(again, answered, $"{mode}, call {call} of {calls}, then call {first} of {recoveryCalls} of the recovery, then call {second} of {nextCalls} of the next one");
+                    CheckPrefix(again, answered, $"{mode}, call {call} of {calls}, then call {first} of {recoveryCalls} of the recovery, then call {second} of "
+                        + $"{nextCalls} of the next one");
                 }
             }
         }
@@ -149,7 +150,8 @@ public sealed class CrashTests
         {
             failure = opening;
         }
-        var answered = answers.TakeWhile(answer => answer is { IsCompletedSuccessfully: true } && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied).Count();
+        var answered = answers.TakeWhile(answer => answer is { IsCompletedSuccessfully: true }
+            && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied).Count();
         Assert.DoesNotContain(answers.Skip(answered), answer => answer.IsCompleted && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied);
         return (answered, failure);
     }
@@ -234,7 +236,8 @@ public sealed class CrashTests
     }
 
     /// <summary>The number of requests in the state that readers see.</summary>
-    internal static int CountOf(StoreBench bench) => bench.Read(LastKey) is { } last ? int.Parse(last, System.Globalization.CultureInfo.InvariantCulture) + 1 : 0;
+    internal static int CountOf(StoreBench bench) =>
+        bench.Read(LastKey) is { } last ? int.Parse(last, System.Globalization.CultureInfo.InvariantCulture) + 1 : 0;
 
     internal static void CheckPrefix(SimulatedDisk disk, int answered, string story)
     {
@@ -268,7 +271,8 @@ public sealed class CrashTests
             }
         }
         Assert.Equal(expected, bench.ReadAllKeys());
-        Assert.Equal(sets.Where(set => !set.Value.IsEmpty).Select(set => $"{set.Key}: {string.Join(' ', set.Value)}"), bench.ReadAllSets().Select(set => $"{set.Key}: {set.Value}"));
+        Assert.Equal(sets.Where(set => !set.Value.IsEmpty).Select(set => $"{set.Key}: {string.Join(' ', set.Value)}"), bench.ReadAllSets()
+            .Select(set => $"{set.Key}: {set.Value}"));
         Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put("after"u8, "1"u8)).Outcome);
     }
 }

@@ -68,7 +68,8 @@ public sealed class DiskFaultTests
                 found++;
             }
         });
-        Assert.True(happened > 10 && found > 0 && prefixes > 0, $"The fault was injected {happened} times, detected {found} times, and left a prefix {prefixes} times.");
+        Assert.True(happened > 10 && found > 0 && prefixes > 0, $"The fault was injected {happened} times, detected {found} times, and left a prefix "
+            + $"{prefixes} times.");
     }
 
     /// <summary>
@@ -167,7 +168,8 @@ public sealed class DiskFaultTests
         written = Write(bench, written);
         var syncs = 0;
         // A checkpoint syncs its pages first and then its meta page.
-        disk.Fault = call => call is { Operation: "Sync" } && call.Path.EndsWith("/data", StringComparison.Ordinal) && ++syncs == 2 ? DiskFault.SyncLosesData : DiskFault.None;
+        disk.Fault = call =>
+            call is { Operation: "Sync" } && call.Path.EndsWith("/data", StringComparison.Ordinal) && ++syncs == 2 ? DiskFault.SyncLosesData : DiskFault.None;
         _ = bench.Store.Checkpoints.RequestAsync();
         bench.RunUntilIdle();
         Assert.True(bench.Standalone.Failure.IsCompletedSuccessfully);
@@ -178,7 +180,8 @@ public sealed class DiskFaultTests
     private static int Write(StoreBench bench, int from)
     {
         for (var index = from; index < from + 15; index++)
-            Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put(StoreBench.Text($"key-{index:000}"), StoreBench.Text(new string('x', 1500)))).Outcome);
+            Assert.Equal(
+                WriteOutcome.Applied, bench.Write(request => request.Put(StoreBench.Text($"key-{index:000}"), StoreBench.Text(new string('x', 1500)))).Outcome);
         return from + 15;
     }
 

@@ -160,7 +160,8 @@ public sealed class EmbeddedStoreTests : IDisposable
     /// <summary>The engine as a replica's. A request that changes nothing is answered when everything in the journal is visible.</summary>
     private async Task<StandaloneStore> OpenEngineAsync()
     {
-        var engine = StandaloneStore.Open(LocalDisk.Instance, Path.Combine(_directory.Path, "store"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
+        var engine = StandaloneStore.Open(
+            LocalDisk.Instance, Path.Combine(_directory.Path, "store"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
         Assert.Equal(WriteOutcome.Applied, (await engine.TryWrite(WriteRequest.Rent())!.Value).Outcome);
         return engine;
     }

@@ -41,7 +41,8 @@ public sealed class FailedButArrivedTests
         var operations = new List<string>();
         using (var sound = new SimulatedDisk { HasDirect = hasDirect })
             new Run(sound, int.MaxValue, fault, "without a failure").Execute(operations);
-        foreach (var kind in (string[])["Write /shard/control", "Rename /shard/state-00000001/journal", "Delete /shard/state-00000001/journal", "Resize /shard/state-00000001/journal"])
+        foreach (var kind in (string[])["Write /shard/control",
+            "Rename /shard/state-00000001/journal", "Delete /shard/state-00000001/journal", "Resize /shard/state-00000001/journal"])
             Assert.Contains(operations, operation => operation.StartsWith(kind, StringComparison.Ordinal));
         var happened = 0;
         for (var chosen = 1 + ((int)fault % Stride); chosen <= operations.Count; chosen += Stride)
@@ -72,7 +73,8 @@ public sealed class FailedButArrivedTests
             Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put(StoreBench.Text($"key-{index:00}"), new byte[1_500])).Outcome);
         var headers = 0;
         bench.Disk.Fault = call =>
-            call is { Operation: "Write", Offset: 0, Bytes: SegmentHeader.BlockBytes } && call.Path.EndsWith(".journal", StringComparison.Ordinal) && headers++ >= 0 ? DiskFault.NoRoomAfterwards : DiskFault.None;
+            call is { Operation: "Write", Offset: 0, Bytes: SegmentHeader.BlockBytes }
+                && call.Path.EndsWith(".journal", StringComparison.Ordinal) && headers++ >= 0 ? DiskFault.NoRoomAfterwards : DiskFault.None;
         for (var waited = 0; waited < 60 && headers == 0; waited++)
             Run.Pass(bench, TimeSpan.FromSeconds(1));
         Assert.True(headers > 0, "The quiescent store began no segment.");
@@ -174,7 +176,8 @@ public sealed class FailedButArrivedTests
             if (outcome is WriteOutcome.Stopped or WriteOutcome.OutcomeUnknown)
             {
                 _unknown = (key, value);
-                Assert.True(bench.Standalone.Failure.IsCompleted && fault == DiskFault.ErrorAfterwards, $"{story}: request {index} was not answered; the engine has ended: {bench.Store.Life.Failure}.");
+                Assert.True(bench.Standalone.Failure.IsCompleted && fault == DiskFault.ErrorAfterwards, $"{story}: request {index} was not answered; "
+                    + $"the engine has ended: {bench.Store.Life.Failure}.");
                 bench.CheckStaysDown();
                 return false;
             }

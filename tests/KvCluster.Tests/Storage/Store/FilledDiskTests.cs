@@ -77,7 +77,8 @@ public sealed class FilledDiskTests
             Wait();
         Assert.False(
             bench.Store.Space.IsDiskFull,
-            $"{disk.UsedBytes} bytes are used, of the file's {bench.Store.Pages.FileBytes} {bench.Store.Pages.ReusableBytes} are reusable; checkpoints {bench.Store.Checkpoints.IsDiskFull}.");
+            $"{disk.UsedBytes} bytes are used, of the file's {bench.Store.Pages.FileBytes} {bench.Store.Pages.ReusableBytes} are reusable; "
+            + $"checkpoints {bench.Store.Checkpoints.IsDiskFull}.");
         bench.Checkpoint();
         Assert.Equal(WriteOutcome.Applied, Put("again"));
         Assert.Equal(keys.Count - deleted + 1, bench.ReadAllKeys().Count);

@@ -115,7 +115,9 @@ public sealed class FullDiskTests : IDisposable
         Assert.Null(_follower.FailureTold);
     }
 
-    /// <summary>Only a leader compared what it changed with the space for it. A follower went on until a checkpoint found no room, and told nobody before.</summary>
+    /// <summary>
+    /// Only a leader compared what it changed with the space for it. A follower went on until a checkpoint found no room, and told nobody before.
+    /// </summary>
     [Fact]
     public void Commit_MoreThanTheNextCheckpointHasRoomFor_CountsAsAFullDisk()
     {
@@ -271,7 +273,9 @@ public sealed class FullDiskTests : IDisposable
         Assert.Equal((null, null), (keeping.FailureTold, rebuilt.FailureTold));
     }
 
-    /// <summary>A full disk refuses puts. Keys and sessions end by deletes, which go through with the room that the next checkpoint frees at the latest.</summary>
+    /// <summary>
+    /// A full disk refuses puts. Keys and sessions end by deletes, which go through with the room that the next checkpoint frees at the latest.
+    /// </summary>
     [Fact]
     public void Ends_AfterTheDiskWasFull_GoThroughWithoutMoreSpace()
     {
@@ -367,7 +371,8 @@ public sealed class FullDiskTests : IDisposable
             }
             disk.Restart(unsynced, call);
             using var reopened = new ReplicaBench(new(2), Options, disk);
-            Assert.True(reopened.Store.Log.Last.Etag >= durable.Etag, $"Call {call}: {durable} was durable, but the journal ends at {reopened.Store.Log.Last}.");
+            Assert.True(
+                reopened.Store.Log.Last.Etag >= durable.Etag, $"Call {call}: {durable} was durable, but the journal ends at {reopened.Store.Log.Last}.");
             Assert.True(leader.Store.Reader.TryFind(reopened.Store.Log.Last.Etag, out var same) && same.Checksum == reopened.Store.Log.Last.Checksum);
             reopened.Follow(leader);
             Assert.Equal(leader.Store.Log.Last, reopened.Store.Durable.Last);

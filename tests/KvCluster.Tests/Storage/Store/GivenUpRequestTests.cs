@@ -79,7 +79,8 @@ public sealed class GivenUpRequestTests : IDisposable
                 await Task.WhenAll(givenUp.Select(static change => change.Answer)).WaitAsync(Eventually.Limit);
             Commit();
             var results = await Task.WhenAll(changes.Select(static change => change.Answer)).WaitAsync(Eventually.Limit);
-            Assert.Equal(changes.Select((_, number) => number % 8 < 2 ? WriteOutcome.GivenUp : WriteOutcome.Applied), results.Select(static result => result.Outcome));
+            Assert.Equal(
+                changes.Select((_, number) => number % 8 < 2 ? WriteOutcome.GivenUp : WriteOutcome.Applied), results.Select(static result => result.Outcome));
         }
     }
 
@@ -154,7 +155,8 @@ public sealed class GivenUpRequestTests : IDisposable
         static async Task<WriteOutcome[]> GiveUpAllAsync(List<(QueuedChange Change, Task<WriteResult> Answer)> changes)
         {
             changes.ForEach(static change => change.Change.GiveUp());
-            return [.. (await Task.WhenAll(changes.Select(static change => change.Answer)).WaitAsync(Eventually.Limit)).Select(static result => result.Outcome)];
+            return [.. (await Task.WhenAll(changes.Select(static change => change.Answer)).WaitAsync(Eventually.Limit))
+                .Select(static result => result.Outcome)];
         }
     }
 
@@ -165,7 +167,8 @@ public sealed class GivenUpRequestTests : IDisposable
         _bench.Lead(3);
         for (var round = 0; round < 50; round++)
         {
-            var changes = Enumerable.Range(0, 40).Select(index => (Key: $"k{round}-{index}", Change: Submit($"k{round}-{index}", out var answer), Answer: answer)).ToList();
+            var changes = Enumerable.Range(0, 40)
+                .Select(index => (Key: $"k{round}-{index}", Change: Submit($"k{round}-{index}", out var answer), Answer: answer)).ToList();
             var givingUp = Task.Run(() => changes.ForEach(static change => change.Change.GiveUp()));
             Commit();
             await givingUp;

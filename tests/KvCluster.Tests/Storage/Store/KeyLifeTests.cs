@@ -186,7 +186,9 @@ public sealed class KeyLifeTests : IDisposable
         Assert.Equal(3_000, Ends().Count);
     }
 
-    /// <summary>More requests wait than a record takes. What is due for a little while waits for a record with room, and what is due for longer comes first.</summary>
+    /// <summary>
+    /// More requests wait than a record takes. What is due for a little while waits for a record with room, and what is due for longer comes first.
+    /// </summary>
     [Fact]
     public void Expiry_BehindRequestsThatFillTheRecord_TakesItsShareWhenItIsLate()
     {
@@ -257,7 +259,8 @@ public sealed class KeyLifeTests : IDisposable
                 return disk.IsOff;
             _ = bench.Submit(request => request.Put("stays"u8, "v"u8));
             for (var key = 0ul; key < 12; key++)
-                _ = bench.Submit(request => request.Put(StoreBench.Text($"k{key}"), "v"u8, new KeyLife(soon + (key * 100), key % 3 == 0 ? session.Etag : Etag.None)));
+                _ = bench.Submit(
+                    request => request.Put(StoreBench.Text($"k{key}"), "v"u8, new KeyLife(soon + (key * 100), key % 3 == 0 ? session.Etag : Etag.None)));
             for (var step = 0; step < 20 && !disk.IsOff; step++)
             {
                 bench.RunUntilIdle();
@@ -353,7 +356,8 @@ public sealed class KeyLifeTests : IDisposable
         _bench.Checkpoint();
         _bench.Close();
         DropExpiries(keys);
-        Assert.Contains(StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).Findings, found => found.IsDamage && found.What.Contains("not in the tree expiry", StringComparison.Ordinal));
+        Assert.Contains(StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).Findings, found => found.IsDamage
+            && found.What.Contains("not in the tree expiry", StringComparison.Ordinal));
         using (var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath))
             recovery.Run();
         Assert.DoesNotContain(StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).Findings, found => found.IsDamage);
@@ -362,7 +366,8 @@ public sealed class KeyLifeTests : IDisposable
     }
 
     private void Put(string key, string value, ulong expiry) =>
-        Assert.Equal(WriteOutcome.Applied, _bench.Write(request => request.Put(StoreBench.Text(key), StoreBench.Text(value), new KeyLife(expiry, Etag.None))).Outcome);
+        Assert.Equal(
+            WriteOutcome.Applied, _bench.Write(request => request.Put(StoreBench.Text(key), StoreBench.Text(value), new KeyLife(expiry, Etag.None))).Outcome);
 
     private void Pass(int milliseconds)
     {
@@ -426,7 +431,8 @@ public sealed class KeyLifeTests : IDisposable
 internal static class LifeBench
 {
     /// <summary>The numbers of entries in the trees that find keys by expiry and by owner.</summary>
-    public static (int Expiry, int Owned) Entries(StoreBench bench) => ((int)bench.Store.Pages.Roots.Count(TreeId.Expiry), (int)bench.Store.Pages.Roots.Count(TreeId.Owned));
+    public static (int Expiry, int Owned) Entries(StoreBench bench) =>
+        ((int)bench.Store.Pages.Roots.Count(TreeId.Expiry), (int)bench.Store.Pages.Roots.Count(TreeId.Owned));
 
     /// <summary>The ends in the journal, in order.</summary>
     public static List<string> Ends(StoreBench bench)

@@ -9,19 +9,21 @@ using KvCluster.Storage.Snapshots;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// The disk fails at any one call of what <see cref="DiskFaultTests"/> does not reach: a data file that shrinks and gets holes, a received snapshot, a truncation of the
-/// journal, a mark of quarantine, a mapping, and a recovery by an operator. The engine stays down, and neither a restart nor a power loss behind it loses anything. If the
-/// disk has no room at that call, the engine goes on as soon as there is some.
+/// The disk fails at any one call of what <see cref="DiskFaultTests"/> does not reach: a data file that shrinks and gets holes, a received snapshot, a
+/// truncation of the journal, a mark of quarantine, a mapping, and a recovery by an operator. The engine stays down, and neither a restart nor a power loss
+/// behind it loses anything. If the disk has no room at that call, the engine goes on as soon as there is some.
 /// </summary>
 public sealed class MaintenanceFaultTests
 {
     private const int RecoveredKeys = 60;
     private static readonly TimeSpan UntilLookedAgain = TimeSpan.FromSeconds(2);
 
-    public static TheoryData<string> Faults => new(nameof(DiskFault.Error), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData), nameof(DiskFault.ErrorAfterwards));
+    public static TheoryData<string> Faults =>
+        new(nameof(DiskFault.Error), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData), nameof(DiskFault.ErrorAfterwards));
 
     public static TheoryData<string> FaultsAndNoRoom => new(
-        nameof(DiskFault.Error), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData), nameof(DiskFault.ErrorAfterwards), nameof(DiskFault.NoRoom), nameof(DiskFault.NoRoomAfterwards));
+        nameof(DiskFault.Error), nameof(DiskFault.ShortWrite),
+        nameof(DiskFault.SyncLosesData), nameof(DiskFault.ErrorAfterwards), nameof(DiskFault.NoRoom), nameof(DiskFault.NoRoomAfterwards));
 
     [Theory]
     [MemberData(nameof(FaultsAndNoRoom))]
@@ -41,9 +43,11 @@ public sealed class MaintenanceFaultTests
             };
             Assert.Equal(4, Shrink(sound, out _));
         }
-        Assert.True(operations.Contains("Make hole data") && operations.Contains("Resize data"), $"The file does not shrink: {string.Join(", ", operations.Distinct())}");
+        Assert.True(operations.Contains("Make hole data") && operations.Contains("Resize data"), "The file does not shrink: "
+            + $"{string.Join(", ", operations.Distinct())}");
         var (happened, wentOn) = (0, 0);
-        for (var chosen = 1; chosen <= operations.Count; chosen += Seeds.IsLong || operations[chosen - 1] is "Make hole data" or "Resize data" or "Sync data" ? 1 : 3)
+        for (var chosen = 1;
+            chosen <= operations.Count; chosen += Seeds.IsLong || operations[chosen - 1] is "Make hole data" or "Resize data" or "Sync data" ? 1 : 3)
         {
             var story = $"{fault} at call {chosen}, {operations[chosen - 1]}";
             using var disk = full.Copy();
@@ -62,7 +66,8 @@ public sealed class MaintenanceFaultTests
             disk.Restart((UnsyncedWrites)(chosen % 4), chosen);
             CheckShrunk(disk, written, story);
         }
-        Assert.True(happened > operations.Count / 6 && (!IsNoRoom(fault) || wentOn > happened / 2), $"The fault was injected {happened} times, and the engine went on {wentOn} times.");
+        Assert.True(happened > operations.Count / 6 && (!IsNoRoom(fault) || wentOn > happened / 2), $"The fault was injected {happened} times, and the engine "
+            + $"went on {wentOn} times.");
     }
 
     /// <summary>The system reports a failed write-out once. The sync behind it would succeed, although the pages are lost.</summary>
@@ -146,7 +151,8 @@ public sealed class MaintenanceFaultTests
             for (var start = 0; start < 2; start++)
             {
                 replica.Reopen();
-                Assert.True(replica.Store.Log.Last.Etag == new Etag(1, 3) || (!isTold && replica.Store.Log.Last == tail), $"{story}: after restart {start} the journal ends with {replica.Store.Log.Last}.");
+                Assert.True(replica.Store.Log.Last.Etag == new Etag(1, 3) || (!isTold && replica.Store.Log.Last == tail), $"{story}: after restart {start} the "
+                    + $"journal ends with {replica.Store.Log.Last}.");
                 replica.Store.Dispose();
                 replica.Disk.Restart((UnsyncedWrites)(chosen % 4), chosen);
             }
@@ -196,8 +202,8 @@ public sealed class MaintenanceFaultTests
     }
 
     /// <summary>
-    /// An operator recovers a replica, and a call fails. What was there before is in its place with every byte, or under the name that was told, and then what was
-    /// recovered is complete. The next attempt succeeds.
+    /// An operator recovers a replica, and a call fails. What was there before is in its place with every byte, or under the name that was told, and then what
+    /// was recovered is complete. The next attempt succeeds.
     /// </summary>
     [Theory]
     [MemberData(nameof(FaultsAndNoRoom))]
@@ -311,8 +317,8 @@ public sealed class MaintenanceFaultTests
     }
 
     /// <summary>
-    /// Deletes most, and writes checkpoints that make holes and cut the file. Returns how many of four writes were answered, and what ended the engine, after which
-    /// nothing is written, or kept it from opening. While there is no room, it waits and tries again.
+    /// Deletes most, and writes checkpoints that make holes and cut the file. Returns how many of four writes were answered, and what ended the engine, after
+    /// which nothing is written, or kept it from opening. While there is no room, it waits and tries again.
     /// </summary>
     private static int Shrink(SimulatedDisk disk, out Exception? failure)
     {
@@ -371,12 +377,14 @@ public sealed class MaintenanceFaultTests
         bench.Close();
         var steps = keys.TryGetValue("last", out var last) ? int.Parse(last, System.Globalization.CultureInfo.InvariantCulture) + 1 : 0;
         Assert.True(steps >= written, $"{story}: {written} writes were answered, but {steps} are in the store.");
-        Assert.True(keys.Keys.Count(key => key != "last") == (steps == 0 ? 300 : 20) && keys.Values.Count(value => value.Length == 10_000) == (steps == 0 ? 300 : 20), $"{story}: after {steps} writes there are {keys.Count} keys.");
+        Assert.True(
+            keys.Keys.Count(key => key != "last") == (steps == 0 ? 300 : 20) && keys.Values.Count(value => value.Length == 10_000) == (steps == 0 ? 300 : 20),
+            $"{story}: after {steps} writes there are {keys.Count} keys.");
     }
 
     /// <summary>
-    /// Receives a snapshot and switches to it. A transfer that fails is discarded and repeated while the old state serves; a failure behind it ends the process.
-    /// False if it failed.
+    /// Receives a snapshot and switches to it. A transfer that fails is discarded and repeated while the old state serves; a failure behind it ends the
+    /// process. False if it failed.
     /// </summary>
     private static bool TryInstall(SnapshotSource source, ReplicaBench replica, ref int repeated, string story)
     {
@@ -450,7 +458,9 @@ public sealed class MaintenanceFaultTests
         bench.Open();
         for (var key = 0; key < RecoveredKeys; key++)
         {
-            Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put(StoreBench.Text($"key-{key:000}"), StoreBench.Text(new string('x', key % 20 == 0 ? 20_000 : 400)))).Outcome);
+            Assert.Equal(
+                WriteOutcome.Applied,
+                bench.Write(request => request.Put(StoreBench.Text($"key-{key:000}"), StoreBench.Text(new string('x', key % 20 == 0 ? 20_000 : 400)))).Outcome);
             if (key == RecoveredKeys / 2)
                 bench.Checkpoint();
         }

@@ -59,7 +59,8 @@ public sealed partial class ManyStoresTests(ITestOutputHelper output) : IDisposa
         };
         for (var index = 0; index < Stores; index++)
         {
-            var context = new StoreContext(LocalDisk.Instance, _threads[index % 2], _threads[2..4], _threads[4 + (index % 2)], TimeProvider.System, NullLogger.Instance, options)
+            var context = new StoreContext(
+                LocalDisk.Instance, _threads[index % 2], _threads[2..4], _threads[4 + (index % 2)], TimeProvider.System, NullLogger.Instance, options)
             {
                 Memory = _account,
             };
@@ -70,13 +71,15 @@ public sealed partial class ManyStoresTests(ITestOutputHelper output) : IDisposa
         var opened = ProcessBytes();
         using var ended = new CancellationTokenSource();
         var watching = WatchAsync(ended.Token);
-        var loads = new ConcurrentQueue<(StandaloneStore, int)>(Enumerable.Range(0, Keys / KeysPerLoad).SelectMany(part => _stores.Select(store => (store, part * KeysPerLoad))));
+        var loads = new ConcurrentQueue<(StandaloneStore, int)>(
+            Enumerable.Range(0, Keys / KeysPerLoad).SelectMany(part => _stores.Select(store => (store, part * KeysPerLoad))));
         await Task.WhenAll(Enumerable.Range(0, Callers).Select(_ => LoadAsync()));
         var left = Transactions;
         await Task.WhenAll(Enumerable.Range(0, Callers).Select(_ => CallAsync(new Random(random.Next()))));
         await ended.CancelAsync();
         var (used, process) = await watching;
-        output.WriteLine($"budget {Budget >> 20} MiB, used {used >> 20}, process {opened >> 20} when the stores were open and then {process >> 20}, held back for {_account.HeldBack}");
+        output.WriteLine($"budget {Budget >> 20} MiB, used {used >> 20}, process {opened >> 20} when the stores were open and then {process >> 20}, held back "
+            + $"for {_account.HeldBack}");
         Assert.InRange(used, Budget * 3 / 8, Budget);
         Assert.InRange(process - opened, long.MinValue, Budget + AllowanceBytes);
         await Eventually.TrueAsync(
@@ -141,12 +144,15 @@ public sealed partial class ManyStoresTests(ITestOutputHelper output) : IDisposa
     [LibraryImport("libc", EntryPoint = "malloc_trim")]
     private static partial int TrimAllocator(nuint pad);
 
-    /// <summary>A test that measures the memory of its process as Linux counts it, and empties the allocator of glibc before. It is skipped elsewhere.</summary>
+    /// <summary>
+    /// A test that measures the memory of its process as Linux counts it, and empties the allocator of glibc before. It is skipped elsewhere.
+    /// </summary>
     [AttributeUsage(AttributeTargets.Method)]
     private sealed class AllocatorFactAttribute : FactAttribute
     {
-        public AllocatorFactAttribute() => Skip = OperatingSystem.IsLinux() && NativeLibrary.TryLoad("libc.so.6", out var libc) && NativeLibrary.TryGetExport(libc, "malloc_trim", out _)
-            ? null
-            : "needs Linux with glibc";
+        public AllocatorFactAttribute() =>
+            Skip = OperatingSystem.IsLinux() && NativeLibrary.TryLoad("libc.so.6", out var libc) && NativeLibrary.TryGetExport(libc, "malloc_trim", out _)
+                ? null
+                : "needs Linux with glibc";
     }
 }

@@ -39,7 +39,8 @@ public sealed class MemoryBudgetTests : IDisposable
     public void ManyStores_UnderRandomPuts_StayWithinTheBudgetAndAnswerAll()
     {
         // A store by itself would begin a checkpoint at the budget of all.
-        Open(Stores, new StoreOptions { CheckpointScratchBytes = Budget, SegmentBytesMin = 64 << 10, SegmentBytesMax = 256 << 10, RetainedJournalBytes = 0, ReserveBytes = 4096, CheckpointInterval = TimeSpan.FromDays(1) });
+        Open(Stores, new StoreOptions { CheckpointScratchBytes = Budget, SegmentBytesMin = 64 << 10,
+            SegmentBytesMax = 256 << 10, RetainedJournalBytes = 0, ReserveBytes = 4096, CheckpointInterval = TimeSpan.FromDays(1) });
         var random = new Random(7);
         var answers = new List<Task<WriteResult>>();
         var most = 0L;
@@ -203,7 +204,8 @@ public sealed class MemoryBudgetTests : IDisposable
             PutAll(_stores[0], 1_200);
             Pass(TimeSpan.FromSeconds(10));
         }
-        Assert.True(snapshot.IsTooOld && snapshot.HoldsTooMuchMemory, $"A reader holds {_account.UsedFor(MemoryUse.ReaderPages)} bytes of a budget of {Budget}.");
+        Assert.True(
+            snapshot.IsTooOld && snapshot.HoldsTooMuchMemory, $"A reader holds {_account.UsedFor(MemoryUse.ReaderPages)} bytes of a budget of {Budget}.");
     }
 
     /// <summary>
@@ -307,7 +309,8 @@ public sealed class MemoryBudgetTests : IDisposable
         leader.Lead(1);
         for (var first = 0; first < 3_000; first += 100)
             Change(leader, Enumerable.Range(first, 100), 300);
-        var followers = Enumerable.Range(0, Followers).Select(index => new ReplicaBench(new((ulong)index + 2), memory: _account, checkpoints: _checkpoints, time: _time)).ToList();
+        var followers = Enumerable.Range(0, Followers)
+            .Select(index => new ReplicaBench(new((ulong)index + 2), memory: _account, checkpoints: _checkpoints, time: _time)).ToList();
         foreach (var follower in followers)
         {
             CatchUp(follower);
@@ -399,7 +402,8 @@ public sealed class MemoryBudgetTests : IDisposable
 
     private void Open(int count, StoreOptions options)
     {
-        var context = new StoreContext(_disk, _writer, [_writer, _writer], _checkpoints, _time, NullLogger.Instance, options, _completions) { Memory = _account };
+        var context = new StoreContext(
+            _disk, _writer, [_writer, _writer], _checkpoints, _time, NullLogger.Instance, options, _completions) { Memory = _account };
         for (var index = 0; index < count; index++)
             _stores.Add(StandaloneStore.Open(context, $"/shard-{index}"));
         Run(limit: int.MaxValue);

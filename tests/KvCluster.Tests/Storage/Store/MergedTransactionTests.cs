@@ -4,8 +4,8 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// Requests that are merged into one record get the answers, and leave the trees, that they get and leave one after the other. Puts whose answers do not depend on the
-/// state are applied after their record was passed to the journal, so what comes after them in a transaction must see them nevertheless.
+/// Requests that are merged into one record get the answers, and leave the trees, that they get and leave one after the other. Puts whose answers do not depend
+/// on the state are applied after their record was passed to the journal, so what comes after them in a transaction must see them nevertheless.
 /// </summary>
 public sealed class MergedTransactionTests
 {

@@ -17,7 +17,9 @@ internal sealed class ModelContent
     public ModelContent Copy() => new()
     {
         Keys = new(Keys, StringComparer.Ordinal),
-        Sets = new(Sets.ToDictionary(static set => set.Key, static set => (new SortedSet<string>(set.Value.Members, StringComparer.Ordinal), set.Value.Etag)), StringComparer.Ordinal),
+        Sets = new(
+            Sets.ToDictionary(static set => set.Key, static set => (new SortedSet<string>(set.Value.Members, StringComparer.Ordinal), set.Value.Etag)),
+            StringComparer.Ordinal),
         Numbers = new(Numbers),
     };
 
@@ -119,7 +121,8 @@ internal sealed class ModelContent
                 break;
             case RequestOperation.Scan:
                 var entries = Range(key, operation.End);
-                outcome.Add(null, more: entries.Count > operation.Limit, entries: entries.Take(operation.Limit).Select(entry => (entry.Key, operation.KeysOnly ? "" : entry.Value, entry.Etag)));
+                outcome.Add(null, more: entries.Count > operation.Limit, entries: entries.Take(operation.Limit)
+                    .Select(entry => (entry.Key, operation.KeysOnly ? "" : entry.Value, entry.Etag)));
                 break;
             case RequestOperation.SetGet:
                 outcome.Add(null, text.Length == 0 ? null : HasMember(key, text), CountOf(key));
@@ -144,7 +147,8 @@ internal sealed class ModelContent
     }
 
     private List<(string Key, string Value, Etag Etag)> Range(string from, string to) =>
-        [.. Keys.Where(entry => string.CompareOrdinal(entry.Key, from) >= 0 && (to.Length == 0 || string.CompareOrdinal(entry.Key, to) < 0)).Select(static entry => (entry.Key, entry.Value.Value, entry.Value.Etag))];
+        [.. Keys.Where(entry => string.CompareOrdinal(entry.Key, from) >= 0 && (to.Length == 0 || string.CompareOrdinal(entry.Key, to) < 0))
+            .Select(static entry => (entry.Key, entry.Value.Value, entry.Value.Etag))];
 
     private bool HasMember(string set, string member) => Sets.TryGetValue(set, out var stored) && stored.Members.Contains(member);
 
@@ -196,6 +200,7 @@ internal sealed class ModelOutcome
 
     public List<string> Results { get; } = [];
 
-    public void Add(Etag? etag, bool? existed = null, long? number = null, bool more = false, params IEnumerable<(string Key, string Value, Etag Etag)> entries) =>
-        Results.Add(ModelOperation.ResultOf(etag, existed, number, more, entries));
+    public void Add(
+        Etag? etag, bool? existed = null, long? number = null, bool more = false, params IEnumerable<(string Key, string Value, Etag Etag)> entries) =>
+            Results.Add(ModelOperation.ResultOf(etag, existed, number, more, entries));
 }

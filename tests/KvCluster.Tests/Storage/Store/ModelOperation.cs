@@ -72,8 +72,10 @@ internal sealed record ModelOperation(RequestOperation Code, string Key, string 
     }
 
     /// <summary>What an operation did, as text.</summary>
-    public static string ResultOf(Etag? etag, bool? existed = null, long? number = null, bool more = false, params IEnumerable<(string Key, string Value, Etag Etag)> entries) =>
-        string.Create(CultureInfo.InvariantCulture, $"{etag} existed {existed} number {number} more {more} [{string.Join(", ", entries.Select(static entry => $"{entry.Key} = {entry.Value} @ {entry.Etag}"))}]");
+    public static string ResultOf(
+        Etag? etag, bool? existed = null, long? number = null, bool more = false, params IEnumerable<(string Key, string Value, Etag Etag)> entries) =>
+            string.Create(CultureInfo.InvariantCulture, $"{etag} existed {existed} number {number} more {more} "
+                + $"[{string.Join(", ", entries.Select(static entry => $"{entry.Key} = {entry.Value} @ {entry.Etag}"))}]");
 
     /// <summary>The encoded results of a request, as text.</summary>
     public static List<string> ResultsOf(byte[] encoded)

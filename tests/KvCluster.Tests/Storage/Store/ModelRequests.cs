@@ -66,7 +66,8 @@ internal static class ModelRequests
         else if (code == RequestOperation.Put && random.Next(4) == 0)
             first = $"k/n{random.Next(3)}";
         var isNumber = code is RequestOperation.Put or RequestOperation.PutOnTerms && random.Next(3) == 0;
-        var text = isOfSet ? code == RequestOperation.SetDelete || (code == RequestOperation.SetGet && random.Next(3) == 0) ? "" : member() : isNumber ? $"{random.Next(-9, 9)}" : value();
+        var text = isOfSet ? code == RequestOperation.SetDelete || (code == RequestOperation.SetGet && random.Next(3) == 0) ? "" : member()
+            : isNumber ? $"{random.Next(-9, 9)}" : value();
         return new ModelOperation(code, first, text)
         {
             End = end,

@@ -208,8 +208,10 @@ public sealed class NoRoomInPlaceTests : IDisposable
             Assert.Null(bench.Store.Life.Failure);
             if (heals)
                 Assert.All(answers, put => Assert.True(put.Answer.IsCompleted, $"Seed {seed}: {put.Key} got no answer."));
-            var applied = answers.Where(put => put.Answer.IsCompleted && StoreBench.Answer(put.Answer).Outcome == WriteOutcome.Applied).Select(put => put.Key).ToList();
-            var refused = answers.Where(put => put.Answer.IsCompleted && StoreBench.Answer(put.Answer).Outcome == WriteOutcome.DiskFull).Select(put => put.Key).ToList();
+            var applied = answers.Where(put => put.Answer.IsCompleted && StoreBench.Answer(put.Answer).Outcome == WriteOutcome.Applied)
+                .Select(put => put.Key).ToList();
+            var refused = answers.Where(put => put.Answer.IsCompleted && StoreBench.Answer(put.Answer).Outcome == WriteOutcome.DiskFull)
+                .Select(put => put.Key).ToList();
             bench.Close();
             bench.Disk.Fault = null;
             bench.Disk.Restart(UnsyncedWrites.Torn, seed);

@@ -20,7 +20,8 @@ public sealed class OccupiedThreadPoolTests : IDisposable
     [Fact]
     public void Write_WhileEveryThreadOfThePoolIsOccupied_BecomesDurableAndVisible()
     {
-        using var store = StandaloneStore.Open(LocalDisk.Instance, Path.Combine(_directory.Path, "shard"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
+        using var store = StandaloneStore.Open(
+            LocalDisk.Instance, Path.Combine(_directory.Path, "shard"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
         using var pool = new OccupiedPool();
         for (var turn = 0; turn < 20; turn++)
             Put(store, $"key-{turn}", keys: 1, valueBytes: 10);

@@ -37,7 +37,8 @@ internal static class PageCommands
         (4, from steps in Gen.Choose(1, 12) select FinishSteps(steps)),
         (2, Gen.Constant(new Command<ModelStore>("give back space", GiveBack))),
         (1, Gen.Constant(new Command<ModelStore>("close and open again", store => Reopen(store, null)))),
-        (1, from unsynced in SomeUnsynced select new Command<ModelStore>($"cut the power (unsynced writes {unsynced}), and open again", store => Reopen(store, unsynced))),
+        (1, from unsynced in SomeUnsynced
+            select new Command<ModelStore>($"cut the power (unsynced writes {unsynced}), and open again", store => Reopen(store, unsynced))),
         (2, from call in Gen.Choose(1, 12) from unsynced in SomeUnsynced select CutPowerInCheckpoint(call, unsynced)));
 
     private static Command<ModelStore> Batch(string text, Command<IChanges>[] changes, Action<ModelStore> then) => new(

@@ -9,7 +9,9 @@ using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>The leaves of waiting requests are read before the writer gets to them: all at once, each once, only while the trees are not in memory, and as by a reader.</summary>
+/// <summary>
+/// The leaves of waiting requests are read before the writer gets to them: all at once, each once, only while the trees are not in memory, and as by a reader.
+/// </summary>
 public sealed class PathPrefetchTests : IDisposable
 {
     private const int Keys = 2_000;
@@ -192,7 +194,8 @@ public sealed class PathPrefetchTests : IDisposable
             Submit(prefetch, one => one.SetRemove(ByteKeys.Of(5), [.. ByteKeys.Of(300), .. new byte[100]]));
         Assert.True(prefetch.IsCold);
         // Now nothing has to be read for it any more, not even its leaf in the large set.
-        foreach (var block in Enumerable.Range(0, (int)(store.FileBytes / Page.Bytes)).Select(static page => (long)page * Page.Bytes).Where(offset => !inMemory.Contains(offset)))
+        foreach (var block in Enumerable.Range(0, (int)(store.FileBytes / Page.Bytes)).Select(static page => (long)page * Page.Bytes).Where(
+            offset => !inMemory.Contains(offset)))
             disk.MakeUnreadable("data", block, 1);
         using var snapshot = store.Roots.OpenSnapshot();
         Assert.True(snapshot.TryGetSet(ByteKeys.Of(5), out var found));
@@ -205,7 +208,8 @@ public sealed class PathPrefetchTests : IDisposable
     public void TryAdd_QueueIsFull_AsksForNothing()
     {
         BecomeCold();
-        var queue = new RequestQueue(countMax: 1, long.MaxValue, new MemoryAccount(long.MaxValue, TimeProvider.System), new StepExecutor(), new WorkAction(static () => { }), _prefetch);
+        var queue = new RequestQueue(
+            countMax: 1, long.MaxValue, new MemoryAccount(long.MaxValue, TimeProvider.System), new StepExecutor(), new WorkAction(static () => { }), _prefetch);
         Assert.Single(AskedBy(queue, 100, isAccepted: true));
         Assert.Empty(AskedBy(queue, 300, isAccepted: false));
         Assert.True(queue.TryTake(out _));

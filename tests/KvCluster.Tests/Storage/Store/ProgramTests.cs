@@ -47,7 +47,8 @@ public sealed class ProgramTests
     {
         var found = FirstFound(random => ProgramSearch.Smallest(random, PageCommands.Any, NewPagesWithAMistake, store => store.CheckPublished()));
         Assert.InRange(found.Lines.Count, 3, 5);
-        Assert.Matches("^batch: (put k[0-9]+ = 0 x '.'|add m[0-9]+ to s[0-2])$", Assert.Single(found.Lines, line => line.StartsWith("batch", StringComparison.Ordinal)));
+        Assert.Matches(
+            "^batch: (put k[0-9]+ = 0 x '.'|add m[0-9]+ to s[0-2])$", Assert.Single(found.Lines, line => line.StartsWith("batch", StringComparison.Ordinal)));
         Assert.Contains(PageCommands.OpenReader.Text, found.Lines);
         Assert.Contains(found.Lines, line => line.Contains("checkpoint", StringComparison.Ordinal));
         Assert.True(found.LinesAtFirst > found.Lines.Count);

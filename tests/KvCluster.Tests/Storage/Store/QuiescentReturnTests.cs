@@ -16,8 +16,8 @@ public sealed class QuiescentReturnTests
     public static TheoryData<string> Modes => new(Enum.GetNames<UnsyncedWrites>());
 
     /// <summary>
-    /// An embedded store kept up to three large segments, and the journal since its older checkpoint, and a file loaded in random order was twice as large as its
-    /// pages in use.
+    /// An embedded store kept up to three large segments, and the journal since its older checkpoint, and a file loaded in random order was twice as large as
+    /// its pages in use.
     /// </summary>
     [Fact]
     public void QuiescentStore_AfterRandomChanges_KeepsOneSmallSegmentAndFewFreePages()
@@ -33,7 +33,8 @@ public sealed class QuiescentReturnTests
             Assert.Equal(Options.SegmentBytesMin, bench.Store.Statistics.JournalBytes);
             Assert.Equal(bench.Store.Pages.Covered.Etag, bench.Store.Pages.CoveredByOlderMeta.Etag);
         }
-        var journal = bench.Disk.List($"{StoreBench.DirectoryPath}/state-00000001/journal").Select(name => $"{StoreBench.DirectoryPath}/state-00000001/journal/{name}").Sum(LengthOf);
+        var journal = bench.Disk.List($"{StoreBench.DirectoryPath}/state-00000001/journal")
+            .Select(name => $"{StoreBench.DirectoryPath}/state-00000001/journal/{name}").Sum(LengthOf);
         Assert.True(journal <= 2 * Options.SegmentBytesMin, $"The journal's files have {journal} bytes.");
         // Two rest reusable for the next checkpoints.
         Assert.InRange(bench.Store.Statistics.DataAllocatedBytes - (bench.Store.Pages.Free.UsedPages * Page.Bytes), 0, 3 << 20);

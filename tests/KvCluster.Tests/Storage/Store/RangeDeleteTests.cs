@@ -52,8 +52,8 @@ public sealed class RangeDeleteTests : IDisposable
     }
 
     /// <summary>
-    /// Leaves that a checkpoint has written are not read, except those on the edges, so that one request deletes many more of them than of changed ones. They have a bound of
-    /// their own.
+    /// Leaves that a checkpoint has written are not read, except those on the edges, so that one request deletes many more of them than of changed ones. They
+    /// have a bound of their own.
     /// </summary>
     [Theory]
     [InlineData(1_000, 1, 1)]

@@ -22,7 +22,8 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     private TimeSpan _passed;
 
     public ReplicaBench(
-        ReplicaId replica, StoreOptions? options = null, SimulatedDisk? disk = null, StoreRules? rules = null, MemoryAccount? memory = null, StepExecutor? checkpoints = null,
+        ReplicaId replica,
+        StoreOptions? options = null, SimulatedDisk? disk = null, StoreRules? rules = null, MemoryAccount? memory = null, StepExecutor? checkpoints = null,
         ManualTime? time = null, StepExecutor? prefetch = null, string directory = DirectoryPath, SharedDisk? sharedDisk = null)
     {
         _directory = directory;
@@ -170,7 +171,8 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     }
 
     /// <summary>The ids of the sessions that are open.</summary>
-    public IEnumerable<string> SessionIds() => Sessions().Where(static entry => entry.StartsWith("01", StringComparison.Ordinal)).Select(static entry => entry[2..34]);
+    public IEnumerable<string> SessionIds() =>
+        Sessions().Where(static entry => entry.StartsWith("01", StringComparison.Ordinal)).Select(static entry => entry[2..34]);
 
     /// <summary>The entries of the tree of sessions.</summary>
     public List<string> Sessions() => Entries(TreeId.Sessions);

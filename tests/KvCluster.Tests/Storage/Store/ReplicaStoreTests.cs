@@ -138,7 +138,8 @@ public sealed class ReplicaStoreTests : IDisposable
         _bench.Write(request => request.Put("a"u8, "1"u8));
         var failed = 0;
         _bench.Disk.Refuse = (operation, path) =>
-            operation == "Write" && path.Contains("journal", StringComparison.Ordinal) && failed++ == 0 ? new StorageIoException(operation, path, "broken") : null;
+            operation == "Write" && path.Contains("journal", StringComparison.Ordinal) && failed++ == 0 ? new StorageIoException(operation, path, "broken")
+                : null;
         var caught = _bench.Submit(request => request.Put("b"u8, "1"u8));
         _bench.RunUntilIdle();
         Assert.Equal(WriteOutcome.OutcomeUnknown, StoreBench.Answer(caught).Outcome);
@@ -189,7 +190,8 @@ public sealed class ReplicaStoreTests : IDisposable
                 _bench.Write(request => request.Put(StoreBench.Text($"key-{index}"), StoreBench.Text($"{round}")));
             _bench.Checkpoint();
         }
-        Assert.True(_bench.Store.Statistics.JournalBytes <= 5 * StoreBench.SmallOptions.SegmentBytesMax, $"The journal has {_bench.Store.Statistics.JournalBytes} bytes.");
+        Assert.True(_bench.Store.Statistics.JournalBytes <= 5 * StoreBench.SmallOptions.SegmentBytesMax, "The journal has "
+            + $"{_bench.Store.Statistics.JournalBytes} bytes.");
         Assert.True(_bench.Store.Reader.TryFind(_bench.Store.Log.Last.Etag, out _));
         Assert.False(_bench.Store.Reader.TryFind(new Etag(1, 2), out _));
         _bench.Close();
@@ -250,7 +252,8 @@ public sealed class ReplicaStoreTests : IDisposable
         const int Keys = 8_000;
         const int KeysPerPut = 25;
         const int Apart = 12;
-        using var bench = new StoreBench(options: StoreBench.SmallOptions with { CheckpointJournalBytes = 8 * StoreBench.SmallOptions.SegmentBytesMax, ReserveBytes = 1 << 20 });
+        using var bench = new StoreBench(
+            options: StoreBench.SmallOptions with { CheckpointJournalBytes = 8 * StoreBench.SmallOptions.SegmentBytesMax, ReserveBytes = 1 << 20 });
         bench.Open();
         for (var key = 0; key < Keys; key += KeysPerPut)
             PutSome(key, apart: 1);
@@ -280,7 +283,8 @@ public sealed class ReplicaStoreTests : IDisposable
         });
     }
 
-    private static int SegmentsOf(StoreBench bench) => StoreBench.PathsOf(bench.Disk, StoreBench.DirectoryPath).Count(path => path.EndsWith(".journal", StringComparison.Ordinal));
+    private static int SegmentsOf(StoreBench bench) =>
+        StoreBench.PathsOf(bench.Disk, StoreBench.DirectoryPath).Count(path => path.EndsWith(".journal", StringComparison.Ordinal));
 
     /// <summary>
     /// One of the two meta pages is the newer one. If it is damaged, the older one's checkpoint and the journal after that must still exist (S5).
@@ -364,7 +368,8 @@ public sealed class ReplicaStoreTests : IDisposable
         _bench.Checkpoint();
         _bench.Write(request => request.Put("a"u8, "2"u8));
         _bench.Checkpoint();
-        Assert.True(_bench.Store.Statistics.JournalBytes <= 4 * StoreBench.SmallOptions.SegmentBytesMin, $"The journal has {_bench.Store.Statistics.JournalBytes} bytes.");
+        Assert.True(_bench.Store.Statistics.JournalBytes <= 4 * StoreBench.SmallOptions.SegmentBytesMin, "The journal has "
+            + $"{_bench.Store.Statistics.JournalBytes} bytes.");
     }
 
     [Fact]

@@ -111,7 +111,8 @@ public sealed class RequestTests : IDisposable
         });
         Assert.Equal(
             [1L, 11, 1, 21],
-            results.Where(static (_, index) => index % 2 == 1).Select(static text => long.Parse(text.Split(' ')[4], System.Globalization.CultureInfo.InvariantCulture)));
+            results.Where(static (_, index) => index % 2 == 1)
+                .Select(static text => long.Parse(text.Split(' ')[4], System.Globalization.CultureInfo.InvariantCulture)));
         Assert.Equal(("1", "21"), (_bench.Read("n"), _bench.Read("p00000000000000000001")));
     }
 
@@ -344,7 +345,8 @@ public sealed class RequestTests : IDisposable
             request.Scan([], [], 1_000, keysOnly: false);
             request.Scan("x"u8, [], 1, keysOnly: false);
         });
-        Assert.Equal([(2, true), (3, false), (5, false), (0, false)], results.Select(static text => (text.Split(" @ ").Length - 1, text.Contains("more True", StringComparison.Ordinal))));
+        Assert.Equal([(2, true), (3, false), (5, false), (0, false)], results.Select(
+            static text => (text.Split(" @ ").Length - 1, text.Contains("more True", StringComparison.Ordinal))));
     }
 
     [Fact]
@@ -460,7 +462,8 @@ public sealed class RequestTests : IDisposable
         }
     }
 
-    private bool Holds(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ulong? keys, Etag? greatest) => Conditional(from, to, keys, greatest).Outcome == WriteOutcome.Applied;
+    private bool Holds(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ulong? keys, Etag? greatest) =>
+        Conditional(from, to, keys, greatest).Outcome == WriteOutcome.Applied;
 
     private WriteResult Conditional(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ulong? keys, Etag? greatest)
     {

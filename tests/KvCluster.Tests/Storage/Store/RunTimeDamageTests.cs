@@ -76,7 +76,8 @@ public sealed class RunTimeDamageTests
         using var bench = Checkpointed(keys: 600, valueBytes: 10_000);
         var before = bench.Time.GetTimestamp();
         Scrub(bench, until: () => bench.Store.Statistics.ScrubPasses == 1);
-        Assert.True(bench.Store.Statistics.ScrubbedPages >= 600 * 2, $"The pass checked only {bench.Store.Statistics.ScrubbedPages} pages of 600 values of two pages each.");
+        Assert.True(bench.Store.Statistics.ScrubbedPages >= 600 * 2, $"The pass checked only {bench.Store.Statistics.ScrubbedPages} pages of 600 values of two "
+            + "pages each.");
         var rested = bench.Time.GetElapsedTime(before) - bench.Context.Options.ScrubInterval;
         Assert.InRange(rested.TotalSeconds, 600 * 16_384.0 / bench.Context.Options.ScrubBytesPerSecond * 0.8, 60);
     }

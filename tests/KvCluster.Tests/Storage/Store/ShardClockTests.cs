@@ -6,8 +6,8 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// Shard time, with wall clocks that are right, ahead and behind. It once followed the leader's wall clock, at up to twice the pace of real time: after an outage of three minutes a key of 20 s was
-/// gone after 10, and a failover to a node whose clock was ahead ended keys at once.
+/// Shard time, with wall clocks that are right, ahead and behind. It once followed the leader's wall clock, at up to twice the pace of real time: after an
+/// outage of three minutes a key of 20 s was gone after 10, and a failover to a node whose clock was ahead ended keys at once.
 /// </summary>
 public sealed class ShardClockTests
 {
@@ -52,7 +52,8 @@ public sealed class ShardClockTests
             _clock.Step(Wall.AddSeconds(second).AddMinutes(aheadMinutes));
             Assert.Equal(WallUs + (second * 1_000_000L), _clock.Microseconds);
         }
-        Assert.Equal(WallUs + (long)TimeSpan.FromMinutes(Math.Max(0, aheadMinutes)).TotalMicroseconds + (aheadMinutes < 0 ? 0 : 100_000_000), _clock.WallMicroseconds);
+        Assert.Equal(
+            WallUs + (long)TimeSpan.FromMinutes(Math.Max(0, aheadMinutes)).TotalMicroseconds + (aheadMinutes < 0 ? 0 : 100_000_000), _clock.WallMicroseconds);
     }
 
     /// <summary>A store that was closed for a night, or a replica that has heard nothing of its leader.</summary>
@@ -167,7 +168,9 @@ public sealed class ShardClockTests
         Assert.True(after.Store.Pages.Roots.Newest.WallTime >= shardTime);
     }
 
-    /// <summary>After all replicas have restarted at once, shard time goes on from the last record. So there is one now and then while something is to expire.</summary>
+    /// <summary>
+    /// After all replicas have restarted at once, shard time goes on from the last record. So there is one now and then while something is to expire.
+    /// </summary>
     [Fact]
     public void Leader_WithAKeyThatExpires_RecordsTheTimeNowAndThen()
     {

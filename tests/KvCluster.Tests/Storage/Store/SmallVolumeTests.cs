@@ -11,8 +11,8 @@ using Xunit.Abstractions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// A store on a real ext4 that others fill, and give back in steps of 1 MiB. It stayed full for ever: a failed <c>fallocate</c> kept what it had found, and the journal took
-/// 64 MiB for its next segment before the checkpoint, which alone frees anything, got what it needed. Opening the store again did not help.
+/// A store on a real ext4 that others fill, and give back in steps of 1 MiB. It stayed full for ever: a failed <c>fallocate</c> kept what it had found, and the
+/// journal took 64 MiB for its next segment before the checkpoint, which alone frees anything, got what it needed. Opening the store again did not help.
 /// </summary>
 [Trait("Turn", "4")]
 public sealed class SmallVolumeTests(ITestOutputHelper output)
@@ -68,7 +68,8 @@ public sealed class SmallVolumeTests(ITestOutputHelper output)
                 Assert.True(outcome is WriteOutcome.DiskFull or WriteOutcome.NoRoomYet, $"Round {round}, step {step}: {outcome}.");
                 Assert.True(
                     available < needed,
-                    $"Round {round}, step {step}: {available} bytes are free, of which {needed} are needed, but a put gets {outcome}; journal {store.Store.Statistics.JournalBytes}, checkpoint {store.Store.Checkpoints.IsDiskFull}.");
+                    $"Round {round}, step {step}: {available} bytes are free, of which {needed} are needed, but a put gets {outcome}; "
+                    + $"journal {store.Store.Statistics.JournalBytes}, checkpoint {store.Store.Checkpoints.IsDiskFull}.");
                 others.GiveBack(Mebibyte);
             }
         }
@@ -130,7 +131,8 @@ public sealed class SmallVolumeTests(ITestOutputHelper output)
         {
             (_directory, _random) = (directory, random);
             _context = new StoreContext(
-                LocalDisk.Instance, _executors[0], [_executors[1], _executors[2]], _executors[3], _time, NullLogger.Instance, new StoreOptions(), _executors[4]);
+                LocalDisk.Instance,
+                _executors[0], [_executors[1], _executors[2]], _executors[3], _time, NullLogger.Instance, new StoreOptions(), _executors[4]);
             _store = Open();
         }
 

@@ -241,7 +241,8 @@ public sealed class SnapshotTests : IDisposable
         using var source = _leader.Store.Checkpoints.OpenSource();
         var chunk = new byte[source.BytesTotal];
         _leader.IsDamaged = true;
-        _leader.Disk.Fault = call => call is { Operation: "Read", Offset: > Page.Bytes } && call.Path.EndsWith("data", StringComparison.Ordinal) ? DiskFault.Error : DiskFault.None;
+        _leader.Disk.Fault = call =>
+            call is { Operation: "Read", Offset: > Page.Bytes } && call.Path.EndsWith("data", StringComparison.Ordinal) ? DiskFault.Error : DiskFault.None;
         Assert.Throws<CorruptStoreException>(() => source.Read(chunk, 0));
     }
 

@@ -333,7 +333,8 @@ public sealed class StepReadsTests : IDisposable
                 });
                 break;
             case Work.SmallPuts:
-                // One on each leaf, and then the next one. They are applied together, when their record is on its way to the disk. Nothing is read ahead of them.
+                // One on each leaf, and then the next one. They are applied together, when their record is on its way to the disk. Nothing is read ahead of
+                // them.
                 _leader.PrefetchStands = true;
                 for (var index = 0; index < Keys; index++)
                     _leader.Submit(request => request.Put(Key((index * 4 % Keys) + (index * 4 / Keys)), "v"u8));

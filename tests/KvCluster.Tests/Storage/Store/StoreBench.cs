@@ -41,7 +41,9 @@ internal sealed class StoreBench : IDisposable
         };
     }
 
-    /// <summary>Small files and steps, so that short runs roll over and recycle segments, and other work comes between the steps of a checkpoint's end.</summary>
+    /// <summary>
+    /// Small files and steps, so that short runs roll over and recycle segments, and other work comes between the steps of a checkpoint's end.
+    /// </summary>
     public static StoreOptions SmallOptions { get; } = new()
     {
         SegmentBytesMin = 16 << 10,
@@ -141,8 +143,8 @@ internal sealed class StoreBench : IDisposable
     }
 
     /// <summary>
-    /// A store that has failed changes nothing on the disk from then on and serves nothing, whatever it is asked for and however much time passes. What ran beside
-    /// the step in which it failed was under way.
+    /// A store that has failed changes nothing on the disk from then on and serves nothing, whatever it is asked for and however much time passes. What ran
+    /// beside the step in which it failed was under way.
     /// </summary>
     public void CheckStaysDown()
     {
@@ -236,7 +238,8 @@ internal sealed class StoreBench : IDisposable
     }
 
     /// <summary>The files of a directory and of those in it, each with its checksum, to see that nothing was changed.</summary>
-    public static List<string> FilesOf(SimulatedDisk disk, string directory) => [.. PathsOf(disk, directory).Select(path => $"{path} {Crc32C.Of(disk.ReadAll(path)):X8}")];
+    public static List<string> FilesOf(SimulatedDisk disk, string directory) =>
+        [.. PathsOf(disk, directory).Select(path => $"{path} {Crc32C.Of(disk.ReadAll(path)):X8}")];
 
     /// <summary>The paths of all files in a directory and in those in it.</summary>
     public static IEnumerable<string> PathsOf(SimulatedDisk disk, string directory) =>

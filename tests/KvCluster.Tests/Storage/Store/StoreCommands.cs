@@ -67,7 +67,8 @@ internal static class StoreCommands
     public static Gen<Command<StoreModel>> AnyWithRequests { get; } = Gen.Frequency((4, Any), (1, AnyRequest));
 
     private static Command<StoreModel> Write(Command<ModelRequest>[] conditions, Command<IChanges>[] changes, bool waits) => new(
-        $"{string.Concat(conditions.Select(condition => condition.Text + ", "))}{string.Join("; ", changes.Select(change => change.Text))}{(waits ? "" : ", and do not wait")}",
+        $"{string.Concat(conditions.Select(condition => condition.Text + ", "))}{string.Join("; ", changes.Select(change => change.Text))}"
+            + (waits ? "" : ", and do not wait"),
         model =>
         {
             if (model.Waiting >= WaitingMax)

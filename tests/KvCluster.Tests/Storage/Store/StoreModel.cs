@@ -88,7 +88,9 @@ internal sealed class StoreModel(int seed, StoreOptions options) : IDisposable
             CloseReader(0);
     }
 
-    /// <summary>Ends the process, also in the middle of a checkpoint, cuts the power if told, and opens the store again. What was answered must be there.</summary>
+    /// <summary>
+    /// Ends the process, also in the middle of a checkpoint, cuts the power if told, and opens the store again. What was answered must be there.
+    /// </summary>
     public void Reopen(UnsyncedWrites? powerCut)
     {
         AwaitAnswers();

@@ -127,7 +127,9 @@ public sealed class StoreModelTests(ITestOutputHelper output)
 
         private string Value() => new((char)('a' + _random.Next(26)), _random.Next(20) == 0 ? _random.Next(9000) : _random.Next(60));
 
-        /// <summary>Some hundred members of up to 300 bytes, so that sets grow over the bound of a value, also to several leaves, and shrink below it.</summary>
+        /// <summary>
+        /// Some hundred members of up to 300 bytes, so that sets grow over the bound of a value, also to several leaves, and shrink below it.
+        /// </summary>
         private string Member() => _random.Next(300) is var number && number < 100 ? $"m{number:d2}" : $"m{number}-{new string('m', number)}";
     }
 }

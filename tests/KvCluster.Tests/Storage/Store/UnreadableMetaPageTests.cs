@@ -6,8 +6,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// The newest meta page cannot be read at one start, and can at a later one: its sector was read again, or a torn write has replaced the one that was damaged. Meanwhile
-/// the next checkpoint was being written, which reuses the pages of the one that nobody saw.
+/// The newest meta page cannot be read at one start, and can at a later one: its sector was read again, or a torn write has replaced the one that was damaged.
+/// Meanwhile the next checkpoint was being written, which reuses the pages of the one that nobody saw.
 /// </summary>
 public sealed class UnreadableMetaPageTests
 {

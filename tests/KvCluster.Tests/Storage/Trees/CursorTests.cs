@@ -16,7 +16,8 @@ public sealed class CursorTests
         for (var i = 0; i < 60; i++)
         {
             var (lower, upper) = (Bound(store, profile, random), Bound(store, profile, random));
-            var expected = all.Keys.Where(key => (lower is null || ByteKeys.Order.Compare(key, lower) >= 0) && (upper is null || ByteKeys.Order.Compare(key, upper) < 0)).ToList();
+            var expected = all.Keys.Where(key => (lower is null || ByteKeys.Order.Compare(key, lower) >= 0)
+                && (upper is null || ByteKeys.Order.Compare(key, upper) < 0)).ToList();
             var forwards = new List<byte[]>();
             var cursor = snapshot.Cursor(TreeId.Kv, lower, upper);
             while (cursor.MoveNext())
@@ -115,6 +116,7 @@ public sealed class CursorTests
     private static void AssertKeys(List<byte[]> expected, List<byte[]> found)
     {
         if (expected.Count != found.Count || !expected.Zip(found).All(static pair => pair.First.AsSpan().SequenceEqual(pair.Second)))
-            Assert.Fail($"Expected {string.Join(", ", expected.Select(key => ByteKeys.Print(key)))}; found {string.Join(", ", found.Select(key => ByteKeys.Print(key)))}.");
+            Assert.Fail($"Expected {string.Join(", ", expected.Select(key => ByteKeys.Print(key)))}; "
+                + $"found {string.Join(", ", found.Select(key => ByteKeys.Print(key)))}.");
     }
 }

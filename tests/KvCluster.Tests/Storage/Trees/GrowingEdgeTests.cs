@@ -24,8 +24,8 @@ public sealed class GrowingEdgeTests
     }
 
     /// <summary>
-    /// Puts keys in order, so that each leaf is filled at its end, and others in falling order behind one of them. Returns the pages in use, and the first key of a
-    /// leaf in the middle.
+    /// Puts keys in order, so that each leaf is filled at its end, and others in falling order behind one of them. Returns the pages in use, and the first key
+    /// of a leaf in the middle.
     /// </summary>
     private static unsafe (long Pages, int FirstOfLeaf) PagesAndFirstOfALeaf(int? behind)
     {

@@ -41,8 +41,8 @@ public sealed class LeafReadAheadTests : IDisposable
     }
 
     /// <summary>
-    /// The calls that make the system read ahead were made at a page's first touch only, and leaves that follow each other are left to the system. So a second scan,
-    /// of leaves that had left memory since, met each 4 KiB of them in a page fault.
+    /// The calls that make the system read ahead were made at a page's first touch only, and leaves that follow each other are left to the system. So a second
+    /// scan, of leaves that had left memory since, met each 4 KiB of them in a page fault.
     /// </summary>
     [Theory]
     [InlineData(true)]
@@ -102,7 +102,9 @@ public sealed class LeafReadAheadTests : IDisposable
         Assert.InRange(calls, 1, Pages(store).Count / 20);
     }
 
-    /// <summary>Scans all keys while nothing is in memory. Returns the pages that were asked for, in order, each checked with the number of keys passed by then.</summary>
+    /// <summary>
+    /// Scans all keys while nothing is in memory. Returns the pages that were asked for, in order, each checked with the number of keys passed by then.
+    /// </summary>
     private List<long> Scan(PageStore store, Action<long, int> check)
     {
         var (asked, passed) = (new List<long>(), 0);

@@ -23,7 +23,8 @@ public sealed class PathTests : IDisposable
     public void Dispose() => _file.Dispose();
 
     /// <summary>
-    /// All trees shared a path, which was dropped on a change of tree. Requests with a session, whose results are looked up between their puts, descended twice each.
+    /// All trees shared a path, which was dropped on a change of tree. Requests with a session, whose results are looked up between their puts, descended twice
+    /// each.
     /// </summary>
     [Fact]
     public void Operations_OnTreesInTurn_KeepAPathInEach()

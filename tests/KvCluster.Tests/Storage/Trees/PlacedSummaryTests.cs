@@ -4,13 +4,15 @@ using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Trees;
 
-/// <summary>A summary is seen with its reference. Two threads wait for each other 400,000 times, which took them a minute and a half beside other tests.</summary>
+/// <summary>
+/// A summary is seen with its reference. Two threads wait for each other 400,000 times, which took them a minute and a half beside other tests.
+/// </summary>
 [Collection(AloneCollection.Name)]
 public sealed unsafe class PlacedSummaryTests
 {
     /// <summary>
-    /// A reader may look at a reference while a checkpoint's end replaces it. What it sees beside a reference to the file must be the summary of that page, and not what was
-    /// there while the page was in memory. Here it is already looking at each reference when the writer replaces it.
+    /// A reader may look at a reference while a checkpoint's end replaces it. What it sees beside a reference to the file must be the summary of that page, and
+    /// not what was there while the page was in memory. Here it is already looking at each reference when the writer replaces it.
     /// </summary>
     [Fact]
     public void StorePlaced_BesideAReader_ShowsTheSummaryWithTheReference()

@@ -145,8 +145,8 @@ public sealed class RangeRemovalTests
     }
 
     /// <summary>
-    /// A removal takes the level of a tree's leaves from the first one. In a received file with leaves on several levels, it took cells of leaves for references to
-    /// pages. Here the last leaf of a tree is replaced by another tree.
+    /// A removal takes the level of a tree's leaves from the first one. In a received file with leaves on several levels, it took cells of leaves for
+    /// references to pages. Here the last leaf of a tree is replaced by another tree.
     /// </summary>
     [Theory]
     [InlineData(false)]
@@ -167,7 +167,8 @@ public sealed class RangeRemovalTests
         fixed (TreeRoot* trees = store.Pages.Roots.Published.Trees)
         {
             var sets = trees[(int)TreeId.Sets].Link.Reference.Memory;
-            PageLink* first = isSet ? TreePage.Reference(sets, 0) : &trees[(int)TreeId.Kv].Link, second = isSet ? TreePage.Reference(sets, 1) : &trees[(int)TreeId.Expiry].Link;
+            PageLink* first = isSet ? TreePage.Reference(sets, 0) : &trees[(int)TreeId.Kv].Link,
+                second = isSet ? TreePage.Reference(sets, 1) : &trees[(int)TreeId.Expiry].Link;
             var top = first->Reference.Memory;
             Assert.True(Page.Type(top) == PageType.Branch && Page.Type(second->Reference.Memory) == PageType.Branch, "The trees have a single leaf.");
             var last = TreePage.Child(top, Page.Count(top) - 1);

@@ -5,7 +5,9 @@ using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Trees;
 
-/// <summary>Sets at the bounds between a value and a tree, and what is particular to large ones. Random changes are in <see cref="PageStoreModelTests"/>.</summary>
+/// <summary>
+/// Sets at the bounds between a value and a tree, and what is particular to large ones. Random changes are in <see cref="PageStoreModelTests"/>.
+/// </summary>
 public sealed class SetTests
 {
     private static readonly byte[] Key = [7];
@@ -273,8 +275,8 @@ public sealed class SetTests
     }
 
     /// <summary>
-    /// A value with sound members that is longer than that of any small set, in an overflow run. It passed all checks, and the removal of a member wrote beyond the
-    /// writer's buffer.
+    /// A value with sound members that is longer than that of any small set, in an overflow run. It passed all checks, and the removal of a member wrote beyond
+    /// the writer's buffer.
     /// </summary>
     [Fact]
     public unsafe void SmallSet_WithAValueThatIsTooLong_IsDamage()
@@ -298,7 +300,9 @@ public sealed class SetTests
         Assert.Throws<CorruptStoreException>(() => snapshot.TryGetSet(Key, out _));
     }
 
-    /// <summary>The check of a received file passed over the values of small sets: one out of order could not be found, and one without members had none.</summary>
+    /// <summary>
+    /// The check of a received file passed over the values of small sets: one out of order could not be found, and one without members had none.
+    /// </summary>
     [Theory]
     [InlineData(-2, SetValue.HeaderBytes)]
     [InlineData(28, 'z')]

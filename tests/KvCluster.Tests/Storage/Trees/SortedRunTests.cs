@@ -12,8 +12,8 @@ public sealed class SortedRunTests
     private const int ValueBytes = 100;
 
     /// <summary>
-    /// Runs of any length anywhere, beside other changes: with keys that are there already or come twice, with keys out of order, with values of all sizes in the
-    /// middle, and over the places where prefixes end.
+    /// Runs of any length anywhere, beside other changes: with keys that are there already or come twice, with keys out of order, with values of all sizes in
+    /// the middle, and over the places where prefixes end.
     /// </summary>
     [Theory]
     [MemberData(nameof(KeyProfile.NamesOfSmall), MemberType = typeof(KeyProfile))]

@@ -23,7 +23,9 @@ public sealed unsafe class SplitTests
         }
     }
 
-    /// <summary>The shortest of all keys that are greater than the first and not greater than the second, for all pairs of short keys over four bytes.</summary>
+    /// <summary>
+    /// The shortest of all keys that are greater than the first and not greater than the second, for all pairs of short keys over four bytes.
+    /// </summary>
     [Fact]
     public void Separator_OfAnyTwoKeys_IsTheShortestThatSeparatesThem()
     {
@@ -113,7 +115,9 @@ public sealed unsafe class SplitTests
         var longest = random.Next(3) switch { 0 => Page.KeyBytesMax, 1 => random.Next(1, Page.KeyBytesMax + 1), _ => random.Next(1, 40) };
         var shared = new byte[random.Next(longest)];
         var values = random.Next(3) switch { 0 => Page.InlineValueBytesMax + 2, 1 => 3 * Page.Bytes, _ => 300 };
-        Store(random, 400, () => AnyKey(random, shared, longest), () => random.Next(4) == 0 ? random.Next(values) : random.Next(Math.Min(values, 600)), $"keys to {longest}, values to {values}");
+        Store(
+            random, 400, () => AnyKey(random, shared, longest), () => random.Next(4) == 0 ? random.Next(values) : random.Next(Math.Min(values, 600)),
+            $"keys to {longest}, values to {values}");
     });
 
     [Fact]
@@ -250,7 +254,8 @@ public sealed unsafe class SplitTests
         for (var misses = 0; misses < 20;)
         {
             var (key, valueBytes) = (Suffixed(random, prefix, longest), random.Next(values));
-            if (!belongs(key) || TreePage.IsOverflow(key.Length, valueBytes) || keys.Contains(key) || Page.Gap(page) < TreePage.LeafEntryBytes(key.Length - prefix.Length, valueBytes, overflow: false))
+            if (!belongs(key) || TreePage.IsOverflow(key.Length, valueBytes)
+                || keys.Contains(key) || Page.Gap(page) < TreePage.LeafEntryBytes(key.Length - prefix.Length, valueBytes, overflow: false))
             {
                 misses++;
                 continue;
