@@ -13,7 +13,9 @@ using KvCluster.Wire;
 
 namespace KvCluster.Tests.Client;
 
-/// <summary>A router with 200 watchers of a value of 8 MiB grew by 821 MB, because gRPC's client package had an array of 16 MiB for each message and kept it.</summary>
+/// <summary>
+/// A router with 200 watchers of a value of 8 MiB grew by 821 MB, because gRPC's client package had an array of 16 MiB for each message and kept it.
+/// </summary>
 public sealed class LargeMessagesTests
 {
     private const int LargeBytes = 3 << 20;
@@ -93,7 +95,8 @@ public sealed class LargeMessagesTests
     }
 
     private static GrpcChannel Open(Body body) =>
-        GrpcChannel.ForAddress("http://127.0.0.1:1", new GrpcChannelOptions { HttpHandler = new LargeMessageHandler(new Answers(body)), MaxReceiveMessageSize = null });
+        GrpcChannel.ForAddress(
+            "http://127.0.0.1:1", new GrpcChannelOptions { HttpHandler = new LargeMessageHandler(new Answers(body)), MaxReceiveMessageSize = null });
 
     private static WatchResponse Message(int valueBytes)
     {
@@ -124,7 +127,12 @@ public sealed class LargeMessagesTests
     {
         protected override Task<HttpResponseMessage> SendAsync(HttpRequestMessage request, CancellationToken cancellationToken)
         {
-            var response = new HttpResponseMessage(HttpStatusCode.OK) { Version = HttpVersion.Version20, RequestMessage = request, Content = new StreamContent(body) };
+            var response = new HttpResponseMessage(HttpStatusCode.OK)
+            {
+                Version = HttpVersion.Version20,
+                RequestMessage = request,
+                Content = new StreamContent(body),
+            };
             response.Content.Headers.ContentType = new MediaTypeHeaderValue("application/grpc");
             response.Headers.Add("grpc-encoding", "gzip");
             response.TrailingHeaders.Add("grpc-status", "0");
