@@ -1,5 +1,6 @@
-// The body of a gRPC response on its way from HttpClient to gRPC's client package: five bytes before each message, a compressed flag and the length. A message
-// goes through as it comes, unless it is large and its reader has a place for it (LargeMessages). What violates the format is left to the package to refuse.
+// The body of a gRPC response on its way from HttpClient to gRPC's client package: five bytes before each message, a compressed flag and the
+// length. A message goes through as it comes, unless it is large and its reader has a place for it (LargeMessages). What violates the format is
+// left to the package to refuse.
 using System.Buffers.Binary;
 using System.Runtime.CompilerServices;
 using KvCluster.Wire;

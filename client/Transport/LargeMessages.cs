@@ -5,14 +5,14 @@ using KvCluster.Wire;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// Hands the large messages of streams to their readers without a copy. gRPC's client package reads each message into an array of the shared pool, whose length
-/// is the next power of two, and the pool keeps such an array for every thread that has returned one. So a value of 8 MiB took 16 MiB besides its message, many
-/// times over. Here a <see cref="LargeMessageStream"/> below the package receives a large message into the array that it stays in, and leaves it in a place of
-/// the reader. The package gets an empty message instead, and the deserializer takes the one in the place. Used on any thread.
+/// Hands the large messages of streams to their readers without a copy. gRPC's client package reads each message into an array of the shared pool, whose
+/// length is the next power of two, and the pool keeps such an array for every thread that has returned one. So a value of 8 MiB took 16 MiB besides its
+/// message, many times over. Here a <see cref="LargeMessageStream"/> below the package receives a large message into the array that it stays in, and
+/// leaves it in a place of the reader. The package gets an empty message instead, and the deserializer takes the one in the place. Used on any thread.
 /// </summary>
 /// <remarks>
-/// The package reads, and calls the deserializer, in the flow of the caller that asks for the next message. So the place is in that flow, and nobody else's
-/// read finds it. A limit of the channel for received messages does not see these. The channels of streams have none.
+/// The package reads, and calls the deserializer, in the flow of the caller that asks for the next message. So the place is in that flow, and nobody
+/// else's read finds it. A limit of the channel for received messages does not see these. The channels of streams have none.
 /// </remarks>
 internal sealed class LargeMessages : Interceptor
 {

@@ -127,8 +127,12 @@ public sealed class LargeMessagesTests
     {
         protected override Task<HttpResponseMessage> SendAsync(HttpRequestMessage request, CancellationToken cancellationToken)
         {
-            var response = new HttpResponseMessage(
-                HttpStatusCode.OK) { Version = HttpVersion.Version20, RequestMessage = request, Content = new StreamContent(body) };
+            var response = new HttpResponseMessage(HttpStatusCode.OK)
+            {
+                Version = HttpVersion.Version20,
+                RequestMessage = request,
+                Content = new StreamContent(body),
+            };
             response.Content.Headers.ContentType = new MediaTypeHeaderValue("application/grpc");
             response.Headers.Add("grpc-encoding", "gzip");
             response.TrailingHeaders.Add("grpc-status", "0");
