@@ -1,7 +1,7 @@
 using System.Security.Cryptography;
-using Etcdserverpb;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Internal.Etcd;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.ServiceDefaults;
