@@ -91,7 +91,7 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
     [Fact]
     public async Task Save_WhoseTimeIsRefused_AddsOneFileAndSaysSo()
     {
-        await using var etcd = await SnapshotEtcd.StartAsync();
+        await using var etcd = await CountingEtcd.StartAsync();
         await etcd.Coordinator.CompareAndSetAsync(Keys.Cluster, 0, "{}", 0, Never);
         var before = await Of([etcd.Address], keep: 2).SaveAsync(TimeSpan.Zero, Never);
         Assert.Null(before.Untold);
@@ -107,7 +107,7 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
     [Fact]
     public async Task Run_WhenTheTimeIsRefused_SaysThatTheSnapshotWasSaved()
     {
-        await using var etcd = await SnapshotEtcd.StartAsync();
+        await using var etcd = await CountingEtcd.StartAsync();
         await etcd.Coordinator.CompareAndSetAsync(Keys.Cluster, 0, "{}", 0, Never);
         etcd.Refusal = new Status(StatusCode.ResourceExhausted, "etcdserver: mvcc: database space exceeded");
         var log = new LinesLog();
@@ -129,7 +129,7 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
     [InlineData(true, "This was stopped.")]
     public async Task Save_WhoseTimeIsNotAnswered_EndsInTimeAndKeepsTheFile(bool isStopped, string reason)
     {
-        await using var etcd = await SnapshotEtcd.StartAsync();
+        await using var etcd = await CountingEtcd.StartAsync();
         await etcd.Coordinator.CompareAndSetAsync(Keys.Cluster, 0, "{}", 0, Never);
         etcd.Refusal = new Status(StatusCode.Unavailable, "etcdserver: leader changed");
         using var stop = new CancellationTokenSource();
@@ -150,7 +150,7 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
     [Fact]
     public async Task Save_FromAMemberThatFallsSilent_EndsWithoutAFile()
     {
-        await using var etcd = await SnapshotEtcd.StartAsync();
+        await using var etcd = await CountingEtcd.StartAsync();
         await etcd.Coordinator.CompareAndSetAsync(Keys.Cluster, 0, "{}", 0, Never);
         etcd.FallsSilent = true;
         var saving = Of([etcd.Address], keep: 1, silenceMax: TimeSpan.FromMilliseconds(200)).SaveAsync(TimeSpan.Zero, Never);

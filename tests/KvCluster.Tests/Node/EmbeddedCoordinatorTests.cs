@@ -1,7 +1,7 @@
 using System.Globalization;
-using Etcdserverpb;
 using Google.Protobuf;
 using KvCluster.Disk;
+using KvCluster.Internal.Etcd;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Replication.Protocol;

@@ -1,3 +1,4 @@
+using KvCluster.Internal.Etcd;
 using KvCluster.ServiceDefaults;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
@@ -23,8 +24,7 @@ internal sealed class CoordinatorServer : IAsyncDisposable
     {
         var builder = ServerBuilder.Create(logs, new Uri(listen), limits: ListenerLimits.OfCoordinator());
         builder.Services.AddSingleton(coordinator);
-        builder.Services.AddReflection(
-            Etcdserverpb.KV.Descriptor, Etcdserverpb.Watch.Descriptor, Etcdserverpb.Lease.Descriptor, Etcdserverpb.Maintenance.Descriptor);
+        builder.Services.AddReflection(KV.Descriptor, Watch.Descriptor, Lease.Descriptor, Maintenance.Descriptor);
         builder.Services.AddGrpc();
         var app = builder.Build();
         app.MapGrpcService<EtcdKvService>();

@@ -1,9 +1,8 @@
 // The embedded coordinator's state in memory, in the types of etcd's API. Used under the coordinator's lock. Pure: the outcome of a transaction is computed
 // first (Plan), written to the file by the caller, and then applied. Replay applies the records of the file.
-using Etcdserverpb;
 using Google.Protobuf;
 using Google.Protobuf.Collections;
-using Mvccpb;
+using KvCluster.Internal.Etcd;
 using CoordinatorLease = KvCluster.Internal.V1.CoordinatorLease;
 using CoordinatorRecord = KvCluster.Internal.V1.CoordinatorRecord;
 

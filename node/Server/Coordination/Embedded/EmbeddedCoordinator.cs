@@ -3,13 +3,14 @@
 // kept and thrown to every later caller.
 using System.Runtime.CompilerServices;
 using System.Security.Cryptography;
-using Etcdserverpb;
 using Google.Protobuf;
+using KvCluster.Internal.Etcd;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Files;
 using CoordinatorLease = KvCluster.Internal.V1.CoordinatorLease;
 using CoordinatorRecord = KvCluster.Internal.V1.CoordinatorRecord;
+using Event = KvCluster.Internal.Etcd.Event;
 
 namespace KvCluster.Node.Coordination.Embedded;
 
@@ -75,19 +76,32 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         }
     }
 
-    public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) =>
-        Task.FromResult(EtcdRequests.ToRead(Range(EtcdRequests.Get(key))));
+    public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => Task.FromResult(Read(key));
 
-    public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
-        Task.FromResult(EtcdRequests.ToList(Range(EtcdRequests.List(prefix))));
+    public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken)
+    {
+        var key = ByteString.CopyFromUtf8(prefix);
+        var found = Range(new RangeRequest { Key = key, RangeEnd = EtcdRequests.EndOfPrefix(key) });
+        var entries = found.Kvs.Select(static kv => new CoordinatorChange(kv.Key.ToStringUtf8(), kv.Value.ToStringUtf8(), kv.ModRevision));
+        return Task.FromResult(new CoordinatorList([.. entries], found.Header.Revision));
+    }
 
     public Task<CompareAndSetResult> CompareAndSetAsync(
         string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
     {
-        var response = ExecuteOwn(EtcdRequests.CompareAndSet(key, expectedRevision, value, lease, guardedBy));
-        if (EtcdRequests.IsBroken(guardedBy, response))
-            return Task.FromException<CompareAndSetResult>(guardedBy!.Broken());
-        return Task.FromResult(new CompareAndSetResult(response.Succeeded ? SetOutcome.Won : SetOutcome.Lost, response.Header.Revision));
+        var name = ByteString.CopyFromUtf8(key);
+        var change = value is null
+            ? new RequestOp { RequestDeleteRange = new DeleteRangeRequest { Key = name } }
+            : new RequestOp { RequestPut = new PutRequest { Key = name, Value = ByteString.CopyFromUtf8(value), Lease = lease } };
+        lock (_gate)
+        {
+            if (guardedBy is not null && Read(guardedBy.Key).Value != guardedBy.Value)
+                return Task.FromException<CompareAndSetResult>(guardedBy.Broken());
+            var before = Read(key);
+            if (before.ModRevision != expectedRevision)
+                return Task.FromResult(new CompareAndSetResult(SetOutcome.Lost, before.Revision));
+            return Task.FromResult(new CompareAndSetResult(SetOutcome.Won, ExecuteOwn(new TxnRequest { Success = { change } }).Header.Revision));
+        }
     }
 
     public async IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(
@@ -100,7 +114,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
             var changes = await ReadChangesAsync(key, end, fromRevision, cancellationToken).ConfigureAwait(false);
             fromRevision = changes.Header.Revision + 1;
             if (changes.Events.Count > 0)
-                yield return EtcdRequests.ToChanges(changes.Events);
+                yield return [.. changes.Events.Select(ToChange)];
         }
     }
 
@@ -248,7 +262,17 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         return ValueTask.CompletedTask;
     }
 
-    // The node's own requests, which take a refusal for a missing answer, as they do with etcd.
+    private static CoordinatorChange ToChange(Event change) =>
+        new(change.Kv.Key.ToStringUtf8(), change.Type == Event.Types.EventType.Delete ? null : change.Kv.Value.ToStringUtf8(), change.Kv.ModRevision);
+
+    private CoordinatorRead Read(string key)
+    {
+        var found = Range(new RangeRequest { Key = ByteString.CopyFromUtf8(key) });
+        var kv = found.Kvs.SingleOrDefault();
+        return new CoordinatorRead(kv?.Value.ToStringUtf8(), kv?.ModRevision ?? 0, found.Header.Revision);
+    }
+
+    // The node's own changes, which take a refusal for a missing answer, as they do with etcd.
     private TxnResponse ExecuteOwn(TxnRequest request)
     {
         try

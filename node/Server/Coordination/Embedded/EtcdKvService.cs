@@ -1,7 +1,7 @@
 // The embedded coordinator behind our subset of etcd's API, for nodes in other processes and for etcdctl. There are four services, each a class because of
 // gRPC. Calls run on the thread pool.
-using Etcdserverpb;
 using Grpc.Core;
+using KvCluster.Internal.Etcd;
 using KvCluster.Node.Coordination.Etcd;
 
 namespace KvCluster.Node.Coordination.Embedded;

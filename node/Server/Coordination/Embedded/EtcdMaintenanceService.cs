@@ -1,5 +1,5 @@
-using Etcdserverpb;
 using Grpc.Core;
+using KvCluster.Internal.Etcd;
 using KvCluster.Node.Coordination.Etcd;
 
 namespace KvCluster.Node.Coordination.Embedded;

@@ -1,8 +1,8 @@
 // etcd's Watch service over an embedded coordinator. A stream carries several watches, each a loop of its own that waits for changes; they
 // write in turn. All end with the stream.
-using Etcdserverpb;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Internal.Etcd;
 
 namespace KvCluster.Node.Coordination.Embedded;
 

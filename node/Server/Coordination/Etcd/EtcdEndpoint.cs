@@ -1,3 +1,6 @@
+// Of the package dotnet-etcd only what is generated from etcd's protocol is used, over a channel of ours. So each call is made once, to this member, a watch
+// tells of a compaction, a keep-alive tells of a lease that has ended, and a new certificate is used from the next connection on. The package's own client
+// does none of this (see DECISIONS.md).
 using Etcdserverpb;
 using Grpc.Net.Client;
 using KvCluster.Tls;

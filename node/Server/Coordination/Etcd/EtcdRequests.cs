@@ -4,7 +4,7 @@ using Mvccpb;
 
 namespace KvCluster.Node.Coordination.Etcd;
 
-/// <summary>The requests of both coordinators, in the types of etcd's API.</summary>
+/// <summary>The requests to etcd, and what its answers say.</summary>
 internal static class EtcdRequests
 {
     public static RangeRequest Get(string key) => new() { Key = ByteString.CopyFromUtf8(key) };

@@ -1,21 +1,23 @@
 using System.Security.Cryptography;
-using Etcdserverpb;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Internal.Etcd;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.ServiceDefaults;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections.Features;
+using Microsoft.AspNetCore.Http.Features;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// An embedded coordinator behind etcd's API that, unlike the real server of one, sends snapshots: some random bytes and their checksum. It can fail as etcd
-/// does.
+/// An embedded coordinator behind etcd's API that counts what it receives and can fail as etcd does. Unlike the real server of one it sends snapshots: some
+/// random bytes and their checksum.
 /// </summary>
-internal sealed class SnapshotEtcd : IAsyncDisposable
+internal sealed class CountingEtcd : IAsyncDisposable
 {
     private const int PagesBytes = 8_192;
 
@@ -24,7 +26,7 @@ internal sealed class SnapshotEtcd : IAsyncDisposable
     private int _changes;
     private int _snapshots;
 
-    private SnapshotEtcd()
+    private CountingEtcd()
     {
         Coordinator = EmbeddedCoordinator.Open(_directory.Path, TimeProvider.System);
         var builder = ServerBuilder.Create(NullLoggerFactory.Instance, new Uri("http://127.0.0.1:0"), limits: ListenerLimits.OfCoordinator());
@@ -42,6 +44,9 @@ internal sealed class SnapshotEtcd : IAsyncDisposable
     /// <summary>The answer to every change; null: they are applied.</summary>
     public Status? Refusal { get; set; }
 
+    /// <summary>Whether a change's connection breaks when the change has been applied, instead of an answer.</summary>
+    public bool BreaksConnections { get; set; }
+
     /// <summary>Whether a snapshot stops after its first part, while the connection stays open.</summary>
     public bool FallsSilent { get; set; }
 
@@ -51,9 +56,9 @@ internal sealed class SnapshotEtcd : IAsyncDisposable
     /// <summary>Snapshots begun.</summary>
     public int Snapshots => Volatile.Read(ref _snapshots);
 
-    public static async Task<SnapshotEtcd> StartAsync()
+    public static async Task<CountingEtcd> StartAsync()
     {
-        var etcd = new SnapshotEtcd();
+        var etcd = new CountingEtcd();
         await etcd._app.StartAsync();
         return etcd;
     }
@@ -66,18 +71,23 @@ internal sealed class SnapshotEtcd : IAsyncDisposable
         _directory.Dispose();
     }
 
-    private sealed class KvCalls(SnapshotEtcd etcd) : KV.KVBase
+    private sealed class KvCalls(CountingEtcd etcd) : KV.KVBase
     {
         public override Task<RangeResponse> Range(RangeRequest request, ServerCallContext context) => EtcdStatus.Answer(() => etcd.Coordinator.Range(request));
 
         public override Task<TxnResponse> Txn(TxnRequest request, ServerCallContext context)
         {
             Interlocked.Increment(ref etcd._changes);
-            return etcd.Refusal is { } refusal ? throw new RpcException(refusal) : EtcdStatus.Answer(() => etcd.Coordinator.Execute(request));
+            if (etcd.Refusal is { } refusal)
+                throw new RpcException(refusal);
+            var answer = EtcdStatus.Answer(() => etcd.Coordinator.Execute(request));
+            if (etcd.BreaksConnections)
+                context.GetHttpContext().Features.GetRequiredFeature<IConnectionLifetimeFeature>().Abort();
+            return answer;
         }
     }
 
-    private sealed class MaintenanceCalls(SnapshotEtcd etcd) : Maintenance.MaintenanceBase
+    private sealed class MaintenanceCalls(CountingEtcd etcd) : Maintenance.MaintenanceBase
     {
         public override async Task Snapshot(SnapshotRequest request, IServerStreamWriter<SnapshotResponse> responseStream, ServerCallContext context)
         {
