@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Globalization;
 using KvCluster.Benchmarks.Engine.Peers;
 using KvCluster.Storage.Pages;
 
@@ -111,7 +112,8 @@ internal static class LoadRows
         void Describe(string when)
         {
             if (store.Engine is KvClusterEngine { Store.Store: { Statistics: var ours, Pages: var pages } })
-                run.Progress(FormattableString.Invariant(
+                run.Progress(string.Create(
+                    CultureInfo.InvariantCulture,
                     $"  {when}: {bytes >> 10:N0} KiB; data file {ours.DataAllocatedBytes >> 10:N0} of {ours.DataBytes >> 10:N0}, pages in use "
                     + $"{pages.Free.UsedPages * Page.Bytes >> 10:N0}; journal {ours.JournalBytes >> 10:N0}, for followers {ours.JournalKeptBytes >> 10:N0}"));
         }
