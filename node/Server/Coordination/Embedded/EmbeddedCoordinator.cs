@@ -95,13 +95,21 @@ internal sealed class EmbeddedCoordinator : ICoordinator
             : new RequestOp { RequestPut = new PutRequest { Key = name, Value = ByteString.CopyFromUtf8(value), Lease = lease } };
         lock (_gate)
         {
-            if (guardedBy is not null && Read(guardedBy.Key).Value != guardedBy.Value)
+            if (guardedBy is not null && !Holds(guardedBy))
                 return Task.FromException<CompareAndSetResult>(guardedBy.Broken());
             var before = Read(key);
             if (before.ModRevision != expectedRevision)
                 return Task.FromResult(new CompareAndSetResult(SetOutcome.Lost, before.Revision));
             return Task.FromResult(new CompareAndSetResult(SetOutcome.Won, ExecuteOwn(new TxnRequest { Success = { change } }).Header.Revision));
         }
+    }
+
+    private bool Holds(CoordinatorGuard guard)
+    {
+        if (guard.UnchangedSince is not { } revision)
+            return Read(guard.Key).Value == guard.Value;
+        var prefix = ByteString.CopyFromUtf8(guard.Key);
+        return Range(new RangeRequest { Key = prefix, RangeEnd = EtcdRequests.EndOfPrefix(prefix) }).Kvs.All(kv => kv.ModRevision <= revision);
     }
 
     public async IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(
