@@ -120,9 +120,8 @@ internal sealed class SpaceWatch : IDisposable
     /// </summary>
     public void Observe()
     {
-        var changed = _pages.ChangedBytes;
-        if (_life.HasEnded
-            || (!IsDiskFull && Math.Abs(changed - _changedBytes) < Math.Clamp(_bytesBeyond / 2, LookBytesMin, LookBytesMax) && _journal.Bytes == _journalBytes))
+        var changed = _pages.ChangedFileBytes;
+        if (_life.HasEnded || (!IsDiskFull && Math.Abs(changed - _changedBytes) < Math.Clamp(_bytesBeyond / 2, LookBytesMin, LookBytesMax) && _journal.Bytes == _journalBytes))
             return;
         Measure();
         var keepsTooMuch = IsScarce && _checkpoints.JournalKeptBytes > _freeBytes;
@@ -183,7 +182,7 @@ internal sealed class SpaceWatch : IDisposable
 
     private void Measure()
     {
-        (_changedBytes, _journalBytes) = (_pages.ChangedBytes, _journal.Bytes);
+        (_changedBytes, _journalBytes) = (_pages.ChangedFileBytes, _journal.Bytes);
         // The journal's next segment may take that much, and so may the checkpoints of the node's other stores.
         _freeBytes = _context.Files.AvailableBytes(_directory);
         var available = Math.Clamp(_freeBytes - _context.Options.SegmentBytesMax - _memory.OthersChangedBytes, 0, 1L << 60);
