@@ -121,7 +121,8 @@ internal sealed class SpaceWatch : IDisposable
     public void Observe()
     {
         var changed = _pages.ChangedFileBytes;
-        if (_life.HasEnded || (!IsDiskFull && Math.Abs(changed - _changedBytes) < Math.Clamp(_bytesBeyond / 2, LookBytesMin, LookBytesMax) && _journal.Bytes == _journalBytes))
+        if (_life.HasEnded
+            || (!IsDiskFull && Math.Abs(changed - _changedBytes) < Math.Clamp(_bytesBeyond / 2, LookBytesMin, LookBytesMax) && _journal.Bytes == _journalBytes))
             return;
         Measure();
         var keepsTooMuch = IsScarce && _checkpoints.JournalKeptBytes > _freeBytes;

@@ -281,7 +281,8 @@ internal sealed class ModelStore : IDisposable
             if (!reference.IsScratch)
                 return;
             var page = Store.Space.Locate(reference);
-            Assert.True(Page.Batch(page) > batchPlaced, $"The root of batch {root.Batch} reaches a page of batch {Page.Batch(page)} in memory, which is in the file.");
+            Assert.True(
+                Page.Batch(page) > batchPlaced, $"The root of batch {root.Batch} reaches a page of batch {Page.Batch(page)} in memory, which is in the file.");
             for (var i = 0; i < Page.Count(page) && Page.Type(page) is PageType.Branch or PageType.Leaf or PageType.Delta; i++)
             {
                 var child = TreePage.Reference(page, i);
