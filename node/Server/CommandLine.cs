@@ -24,6 +24,9 @@ internal static class CommandLine
     /// <summary>How long a single snapshot waits for a coordinator that is just being started, or for its cluster to be created.</summary>
     private static readonly TimeSpan SnapshotPatience = TimeSpan.FromMinutes(2);
 
+    /// <summary>How long the creation of a cluster waits for each answer of the coordinator.</summary>
+    private static readonly TimeSpan InitRequestTime = TimeSpan.FromSeconds(10);
+
     private static readonly ProgramCommands Program = new("kv-node", "A node of a KvCluster.", NodeSettings.Known);
 
     /// <summary>Runs a command.</summary>
@@ -89,7 +92,9 @@ internal static class CommandLine
     internal static async Task<int> InitAsync(Settings settings, CancellationToken stop)
     {
         using var logs = ProcessLogs.Create(settings);
-        await using var coordinator = new EtcdCoordinator(NodeSettings.EtcdOptionsOf(settings), logs.CreateLogger<EtcdCoordinator>());
+        // An operator or a Job waits for it, on a machine that may be busy with starting everything else.
+        var etcd = NodeSettings.EtcdOptionsOf(settings) with { RequestTime = InitRequestTime };
+        await using var coordinator = new EtcdCoordinator(etcd, logs.CreateLogger<EtcdCoordinator>());
         var (name, cluster) = (settings.Get(NodeSettings.Cluster)!, NodeSettings.NewClusterOf(settings, NodeSettings.Nodes));
         try
         {
