@@ -27,8 +27,11 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     public Task EndSessionsAsync() => _sessions.EndAllAsync();
 
     /// <summary>The options of a read in a mode (null: that of the client's options) of the shard of a key.</summary>
-    public ReadOptions? ReadOptionsOf(KvReadMode? read, ReadOnlySpan<byte> key) =>
-        Seen.ToOptions(read ?? options.Read, (read ?? options.Read) == KvReadMode.Session ? router.Table.Find(key)?.ShardId : null);
+    public ReadOptions? ReadOptionsOf(KvReadMode? read, ReadOnlySpan<byte> key)
+    {
+        var mode = read ?? options.Read;
+        return Seen.ToOptions(mode, mode == KvReadMode.Session ? router.Table.Find(key)?.ShardId : null);
+    }
 
     /// <summary>Sends a read and returns the encoded response.</summary>
     /// <exception cref="KvException">The call failed.</exception>

@@ -14,8 +14,7 @@ internal static class WaitingNode
     /// <param name="call">What was called.</param>
     public static string Text(NodeId node, string cluster, string call) =>
         $"Node {node} {Waits} '{cluster}', of which the coordinator has none, or an older one than the node has seen. Until then it does not serve {call}; "
-        + "nothing was applied. "
-        + "If the coordinator's data is lost, keep the node's data directory and rebuild the records: kv admin coordinator recover";
+        + "nothing was applied. If the coordinator's data is lost, keep the node's data directory and rebuild the records: kv admin coordinator recover";
 
     /// <summary>Whether an error is such a refusal.</summary>
     public static bool IsIn(string error) => error.Contains(Waits, StringComparison.Ordinal);

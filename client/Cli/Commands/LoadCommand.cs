@@ -94,8 +94,8 @@ internal static class LoadCommand
         else
             output.Line(string.Create(CultureInfo.InvariantCulture,
                 $"{report.Records:N0} records in {report.Seconds:F1} s, {report.RecordsPerSecond:N0} records/s; "
-                + $"acknowledged up to line "
-                + $"{report.AcknowledgedLine}{(report.Error is null ? "" : $" (continue with --from-line {report.AcknowledgedLine + 1})")}; "
+                + $"acknowledged up to line {report.AcknowledgedLine}"
+                + $"{(report.Error is null ? "" : $" (continue with --from-line {report.AcknowledgedLine + 1})")}; "
                 + $"longest pause {report.LongestPauseSeconds:F2} s"));
     }
 

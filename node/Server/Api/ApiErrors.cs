@@ -373,8 +373,7 @@ internal static class ApiErrors
         MalformedMessageException or InvalidProtocolBufferException => BadRequest(MalformedMessageException.Text),
         CorruptStoreException => new ApiError(StatusCode.DataLoss, "CORRUPT",
             "This replica has found damaged data, and does not serve it. It stops and is rebuilt from the shard's other replicas, one of which answers when "
-            + "the call is repeated. "
-            + "If there is none, see 'Damaged replicas' in deploy/OPERATIONS.md."),
+            + "the call is repeated. If there is none, see 'Damaged replicas' in deploy/OPERATIONS.md."),
         SnapshotLimitException => Busy,
         StoreStoppedException => new ApiError(StatusCode.Unavailable, "STOPPING", "The replica on this node has stopped."),
         OperationCanceledException => Cancelled,

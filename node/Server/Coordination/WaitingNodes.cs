@@ -36,8 +36,7 @@ internal sealed class WaitingNodes
             ? null
             : $"nodes have data of a cluster of this name, of which the coordinator has lost the record: {nodes}. So no new one was created, and nothing was "
                 + "changed. Rebuild the record from the nodes: kv admin coordinator recover. If their data is not needed, stop them and move their data "
-                + "directories "
-                + "away, and ten seconds later a new cluster can be created; or take another name for it";
+                + "directories away, and ten seconds later a new cluster can be created; or take another name for it";
     }
 
     /// <summary>Why the first nodes do not create a cluster yet: some have not said that they have no data. Null if all have.</summary>

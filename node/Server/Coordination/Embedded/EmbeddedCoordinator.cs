@@ -78,13 +78,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
 
     public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => Task.FromResult(Read(key));
 
-    public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken)
-    {
-        var key = ByteString.CopyFromUtf8(prefix);
-        var found = Range(new RangeRequest { Key = key, RangeEnd = EtcdRequests.EndOfPrefix(key) });
-        var entries = found.Kvs.Select(static kv => new CoordinatorChange(kv.Key.ToStringUtf8(), kv.Value.ToStringUtf8(), kv.ModRevision));
-        return Task.FromResult(new CoordinatorList([.. entries], found.Header.Revision));
-    }
+    public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => Task.FromResult(List(prefix));
 
     public Task<CompareAndSetResult> CompareAndSetAsync(
         string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
@@ -102,14 +96,6 @@ internal sealed class EmbeddedCoordinator : ICoordinator
                 return Task.FromResult(new CompareAndSetResult(SetOutcome.Lost, before.Revision));
             return Task.FromResult(new CompareAndSetResult(SetOutcome.Won, ExecuteOwn(new TxnRequest { Success = { change } }).Header.Revision));
         }
-    }
-
-    private bool Holds(CoordinatorGuard guard)
-    {
-        if (guard.UnchangedSince is not { } revision)
-            return Read(guard.Key).Value == guard.Value;
-        var prefix = ByteString.CopyFromUtf8(guard.Key);
-        return Range(new RangeRequest { Key = prefix, RangeEnd = EtcdRequests.EndOfPrefix(prefix) }).Kvs.All(kv => kv.ModRevision <= revision);
     }
 
     public async IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(
@@ -279,6 +265,18 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         var kv = found.Kvs.SingleOrDefault();
         return new CoordinatorRead(kv?.Value.ToStringUtf8(), kv?.ModRevision ?? 0, found.Header.Revision);
     }
+
+    private CoordinatorList List(string prefix)
+    {
+        var key = ByteString.CopyFromUtf8(prefix);
+        var found = Range(new RangeRequest { Key = key, RangeEnd = EtcdRequests.EndOfPrefix(key) });
+        var entries = found.Kvs.Select(static kv => new CoordinatorChange(kv.Key.ToStringUtf8(), kv.Value.ToStringUtf8(), kv.ModRevision));
+        return new CoordinatorList([.. entries], found.Header.Revision);
+    }
+
+    private bool Holds(CoordinatorGuard guard) => guard.UnchangedSince is { } revision
+        ? List(guard.Key).Entries.All(entry => entry.ModRevision <= revision)
+        : Read(guard.Key).Value == guard.Value;
 
     // The node's own changes, which take a refusal for a missing answer, as they do with etcd.
     private TxnResponse ExecuteOwn(TxnRequest request)
