@@ -30,15 +30,18 @@ internal static class PermanentFailures
                 or HttpIOException { HttpRequestError: HttpRequestError.VersionNegotiationError }
                 || (cause is HttpRequestException { HttpRequestError: HttpRequestError.InvalidResponse }
                     or HttpIOException { HttpRequestError: HttpRequestError.InvalidResponse }
-                    && !HasReset(cause))
+                    && !HasOnlyEnded(cause))
                 || (cause is HttpProtocolException protocol && IsForeign(protocol)))
                 return true;
         }
         return false;
     }
 
-    // A peer that accepts connections and resets them has sent nothing wrong. It may be a proxy whose nodes are down.
-    private static bool HasReset(Exception failure) => failure is SocketException || (failure.InnerException is { } inner && HasReset(inner));
+    // A peer that accepts connections and resets or closes them has sent nothing wrong. It may be a proxy whose nodes are down. A reset is read as the end of
+    // the stream if a write has met it before.
+    private static bool HasOnlyEnded(Exception failure) =>
+        failure is SocketException or HttpIOException { HttpRequestError: HttpRequestError.ResponseEnded }
+        || (failure.InnerException is { } inner && HasOnlyEnded(inner));
 
     // The peer's bytes are no HTTP/2. A peer that only stands still answers no ping, which is the same exception, but its message has no code; one that is busy
     // resets a call by another code.

@@ -7,6 +7,7 @@ using KvCluster.Admin.V1;
 using KvCluster.Client;
 using KvCluster.Client.Transport;
 using KvCluster.Router;
+using KvCluster.Router.Api;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.Client;
@@ -337,7 +338,9 @@ public sealed class RouterHostTests : IAsyncLifetime
                 return null;
             };
         }
-        var large = new GetRequest { Key = Utf8("a"), Read = new ReadOptions { Mode = ReadMode.Stale } };
+        // By its leader, so that each is one attempt: one that any replica may answer is asked again at another after a third of its time.
+        var large = new GetRequest { Key = Utf8("a") };
+        var began = Stopwatch.GetTimestamp();
         var greedy = Enumerable.Range(0, Connections)
             .Select(_ => GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null })).ToList();
         var calls = new List<IDisposable>();
@@ -362,17 +365,19 @@ public sealed class RouterHostTests : IAsyncLifetime
         await Eventually.TrueAsync(() => Volatile.Read(ref brought) >= 3, "the router fetches the first");
         for (var read = 0; read < 20; read++)
             Assert.Equal("small", (await _kv.GetAsync(new GetRequest { Key = Utf8("b") }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
-        // 32 MiB, with the bytes around each value.
-        Assert.Equal(3, Volatile.Read(ref brought));
+        // 32 MiB, with the bytes around each value. On a busy machine the first may have given their places to the next.
+        var rounds = 1 + (int)(Stopwatch.GetElapsedTime(began).TotalMilliseconds / LargeReplies.MaxMs);
+        Assert.InRange(Volatile.Read(ref brought), 3, 3 * rounds);
         foreach (var call in calls)
             call.Dispose();
         foreach (var channel in greedy)
             channel.Dispose();
         await Eventually.TrueAsync(() => _router.LargeReads.Waiting == 0, "the router hears that they are gone");
+        var before = Volatile.Read(ref brought);
         release.SetResult();
         Assert.Equal(8 << 20, (await _kv.GetAsync(large, deadline: DateTime.UtcNow + Eventually.Limit)).Value.Length);
-        // The three that were already being fetched, and this one.
-        Assert.Equal(4, Volatile.Read(ref brought));
+        // Those that were already being fetched, and this one.
+        Assert.Equal(before + 1, Volatile.Read(ref brought));
     }
 
     private static async Task ReadUntilAsync(
