@@ -384,7 +384,7 @@ internal sealed class ReplicaCore
     {
         var (kept, epoch) = _truncation.Done();
         // A later leader may not have the record kept, so it is not known to be common.
-        if (!_context.Options.Rules.IsCommon(epoch, _context.Promised))
+        if (epoch != _context.Promised)
             return;
         _follower.OnTruncated(kept);
         _election.OnTruncated(kept);

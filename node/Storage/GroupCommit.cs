@@ -22,7 +22,6 @@ internal sealed class GroupCommit
     private readonly PublishedRoots _roots;
     private readonly RecordLog _log;
     private readonly DurableRecords _durable;
-    private readonly JournalReader _reader;
     private readonly CommittedRecords _committed;
     private readonly RequestAdmission _requests;
     private readonly CheckpointSchedule _checkpoints;
@@ -43,7 +42,6 @@ internal sealed class GroupCommit
     /// <param name="pages">The trees.</param>
     /// <param name="log">Gets the records.</param>
     /// <param name="durable">Bounds the records that wait for the disk.</param>
-    /// <param name="reader">Finds records.</param>
     /// <param name="committed">Applies what a follower has left.</param>
     /// <param name="requests">Provides the queue.</param>
     /// <param name="checkpoints">May be so far behind that batches are held back.</param>
@@ -51,10 +49,10 @@ internal sealed class GroupCommit
     /// <param name="space">Bounds the records on a full disk.</param>
     /// <param name="shardClock">Gives records their time.</param>
     public GroupCommit(
-        StoreContext context, StoreLifecycle life, PageStore pages, RecordLog log, DurableRecords durable, JournalReader reader, CommittedRecords committed,
+        StoreContext context, StoreLifecycle life, PageStore pages, RecordLog log, DurableRecords durable, CommittedRecords committed,
         RequestAdmission requests, CheckpointSchedule checkpoints, StoreMemory memory, SpaceWatch space, ShardClock shardClock)
     {
-        (_context, _life, _pages, _roots, _log, _durable, _reader) = (context, life, pages, pages.Roots, log, durable, reader);
+        (_context, _life, _pages, _roots, _log, _durable) = (context, life, pages, pages.Roots, log, durable);
         (_committed, _requests, _checkpoints, _memory, _space, _shardClock) = (committed, requests, checkpoints, memory, space, shardClock);
         _answers = new PendingAnswers(requests.Answers);
         _lives = new LifeEnds(context, shardClock, requests.Prefetch, OnLifeDue);
@@ -124,11 +122,11 @@ internal sealed class GroupCommit
         {
             Invariant.Check(_log.Last.Epoch < _log.OwnEpoch, $"Epoch {_log.OwnEpoch} is already open, or this replica does not lead.");
             _shardClock.Open(wallTime, heard);
-            _reader.TryFind(_roots.PublishedEtag, out var published);
             var batch = _pages.Begin();
             _lives.Begin(batch, _log.OwnEpoch!.Value);
             _transaction.BeginLeadership();
-            record = Append(batch, _context.Rules.PrecedesEpoch(_log.Last, published), RecordFlags.EpochOpen, 0, [], merged: null);
+            // Its change number continues that of the journal's last record, committed or not.
+            record = Append(batch, _log.Last, RecordFlags.EpochOpen, 0, [], merged: null);
         });
         return record;
     }

@@ -64,7 +64,7 @@ internal sealed class ReplicaStore : IDisposable
         Space = new SpaceWatch(context, Life, Pages, _journal, reserve, Checkpoints, _memory, () => Requests!.RefuseOnFullDisk());
         Committed.AppliesTo = () => Space.IsScarce ? Durable.Last.Etag : Etag.MaxValue;
         Requests = new RequestAdmission(context, Life, Log, Space, prefetch);
-        Writes = new GroupCommit(context, Life, Pages, Log, Durable, Reader, Committed, Requests, Checkpoints, _memory, Space, _shardClock);
+        Writes = new GroupCommit(context, Life, Pages, Log, Durable, Committed, Requests, Checkpoints, _memory, Space, _shardClock);
         Follower = new FollowerApply(context, Life, Pages, Durable, Committed, Checkpoints, _memory, Space);
         Log.Grew = bytes =>
         {

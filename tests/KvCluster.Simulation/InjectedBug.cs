@@ -1,19 +1,12 @@
 namespace KvCluster.Simulation;
 
 /// <summary>
-/// Bugs that the simulation injects on purpose, one at a time, to prove that it would find them. The code under test knows nothing of them. Most are
-/// in its surroundings, such as driver, disk, network and clock, and the others in the few decisions that it delegates to rules
-/// (<see cref="FaultyReplicaRules"/>).
+/// Bugs that the simulation injects on purpose, one at a time, to prove that it would find them. They are in the surroundings of the code under test, such as
+/// driver, disk, network, clock and client, and it knows nothing of them. Mistakes in that code itself are made in its sources (tests/nightly/mutants).
 /// </summary>
 internal enum InjectedBug
 {
     None,
-
-    /// <summary>Apply the leader's committed etag to a tail that is not matched yet.</summary>
-    CommitBeforeMatch,
-
-    /// <summary>Serve before the epoch-open record is committed.</summary>
-    ServeBeforeOpen,
 
     /// <summary>Accept frames of any epoch.</summary>
     NoEpochCheck,
@@ -21,20 +14,8 @@ internal enum InjectedBug
     /// <summary>Acknowledge appended instead of synced records.</summary>
     AckBeforeSync,
 
-    /// <summary>Cut back to the committed etag instead of the last common record.</summary>
-    CutToCommitted,
-
     /// <summary>Take a compare-and-set of unknown outcome for a success.</summary>
     UnknownIsWon,
-
-    /// <summary>Take the end of a cut for an older leader as a match with the present one.</summary>
-    MatchAfterForeignCut,
-
-    /// <summary>Change the voters without needing a majority of both sets meanwhile.</summary>
-    ChangeWithoutBarrier,
-
-    /// <summary>Commit a record of an older epoch by counting the replicas that have it.</summary>
-    CommitOlderEpoch,
 
     /// <summary>Answer a Prepare before the promise is on disk.</summary>
     PromiseNotSynced,
@@ -63,35 +44,17 @@ internal enum InjectedBug
     /// <summary>Publish and answer appended instead of committed records.</summary>
     AnswerUnpublished,
 
-    /// <summary>Answer a failed condition without checking the lease.</summary>
-    ConditionWithoutLease,
-
     /// <summary>Keep the acknowledged etag of the control file across a cut.</summary>
     AcknowledgedStands,
 
     /// <summary>Write a committed etag beyond the own journal into the control file.</summary>
     CommittedAboveJournal,
 
-    /// <summary>Count learners in the leader's majority.</summary>
-    LearnerCounts,
-
-    /// <summary>Vote and acknowledge with a gap in the journal.</summary>
-    RecoveringCounts,
-
     /// <summary>Take the digest after more committed records than the one that was named.</summary>
     DigestBehindRecord,
 
-    /// <summary>Stay silent when a record cannot be applied, so the replica neither works nor reports why.</summary>
-    UnreadableUntold,
-
     /// <summary>Open the replicas of a data directory that is an old copy.</summary>
     OldCopyTrusted,
-
-    /// <summary>Install a snapshot although the journal has passed what it covers.</summary>
-    SnapshotOverNewer,
-
-    /// <summary>While the voters change, acknowledge by the voters of an outdated record.</summary>
-    AckByStaleRecord,
 
     // The coordinator's data is lost.
 
@@ -130,20 +93,6 @@ internal enum InjectedBug
 
     /// <summary>Create and rename files without a sync of their directory.</summary>
     DirectoryNotSynced,
-
-    // The engine.
-
-    /// <summary>Report a later write of the journal before an earlier one.</summary>
-    ReportOutOfOrder,
-
-    /// <summary>Recycle the journal that only the older meta page needs.</summary>
-    RecycleByNewerMeta,
-
-    /// <summary>Begin a new segment after a loss without a mark of it in the control file.</summary>
-    LossForgotten,
-
-    /// <summary>Number an epoch's changes from the last committed one, although the journal has assigned higher numbers.</summary>
-    ReuseChangeNumber,
 
     // A node's API.
 

@@ -4,8 +4,8 @@ using System.Globalization;
 namespace KvCluster.Simulation;
 
 /// <summary>
-/// The simulation as a program: <c>dotnet run -c Release --project tests/KvCluster.Simulation -- --seeds N --first SEED [--scenario NAME] [--bug NAME]</c>.
-/// Exit code 0 only if every rule held in every seed, 1 if not, 2 for bad arguments.
+/// The simulation as a program: <c>dotnet run -c Release --project tests/KvCluster.Simulation -- --seeds N --first SEED [--scenario NAME] [--bug NAME]
+/// [--fail-fast]</c>. Exit code 0 only if every rule held in every seed, 1 if not, 2 for bad arguments.
 /// </summary>
 internal static class Program
 {
@@ -26,8 +26,7 @@ internal static class Program
         }
 
         var watch = Stopwatch.StartNew();
-        // With a bug, stop at the first seed that catches it. Without one, find all failing seeds.
-        var results = Suite.Run(parsed.First, parsed.Seeds, parsed.Scenarios, parsed.Bug, stopAtFailure: parsed.Bug != InjectedBug.None);
+        var results = Suite.Run(parsed.First, parsed.Seeds, parsed.Scenarios, parsed.Bug, parsed.StopsAtFailure);
         var tally = Suite.Sum(results);
         Print(results, tally, watch.Elapsed);
         // Some scenarios or few seeds need not see every fault and rule.

@@ -209,10 +209,10 @@ public sealed class SimulationTests(ITestOutputHelper output)
     [Fact]
     public void FailingSeed_IsRunAgainInDetail_AndReportsItsLastStepsAndHowToRepeatThem()
     {
-        var failing = Suite.Run(1, 200, scenarios: null, InjectedBug.ServeBeforeOpen, stopAtFailure: true).First(result => result.Broken is not null);
+        var failing = Suite.Run(1, 200, scenarios: null, InjectedBug.AnswerUnpublished, stopAtFailure: true).First(result => result.Broken is not null);
         Assert.DoesNotContain("another course", failing.What, StringComparison.Ordinal);
         Assert.Contains("    answer: ", failing.Text, StringComparison.Ordinal);
-        Assert.Equal(failing.Text, Suite.RunSeed(failing.Seed, failing.Scenario, InjectedBug.ServeBeforeOpen).Text);
+        Assert.Equal(failing.Text, Suite.RunSeed(failing.Seed, failing.Scenario, InjectedBug.AnswerUnpublished).Text);
         Assert.Contains($"--first {failing.Seed} --scenario {failing.Scenario.Name}", failing.Report(), StringComparison.Ordinal);
     }
 
@@ -228,6 +228,15 @@ public sealed class SimulationTests(ITestOutputHelper output)
     public void Program_PassingAndFailingSeeds_ExitsWith0And1()
     {
         Assert.Equal(0, Program.Main(["--seeds", "2", "--first", "1"]));
-        Assert.Equal(1, Program.Main(["--seeds", "20", "--first", "1", "--scenario", "everything", "--bug", "ServeBeforeOpen"]));
+        Assert.Equal(1, Program.Main(["--seeds", "20", "--first", "1", "--scenario", "everything", "--bug", "AnswerUnpublished"]));
+    }
+
+    [Fact]
+    public void Arguments_WithABugOrFailFast_StopAtTheFirstFailure()
+    {
+        Assert.False(SimulationArguments.Parse(["--seeds", "2"]).StopsAtFailure);
+        Assert.True(SimulationArguments.Parse(["--bug", "AnswerUnpublished"]).StopsAtFailure);
+        var parsed = SimulationArguments.Parse(["--first", "7", "--fail-fast", "--seeds", "2"]);
+        Assert.Equal((7, 2, true), (parsed.First, parsed.Seeds, parsed.StopsAtFailure));
     }
 }

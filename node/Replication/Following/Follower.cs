@@ -212,9 +212,8 @@ internal sealed class Follower
     {
         _leaderCommitted = Etag.Max(_leaderCommitted, committed);
         // Before the first match in this epoch nothing is committed here, because this replica's tail may differ from the leader's.
-        if (!Blocked)
-            _context.CommitTo(
-                _match.IsAny ? Etag.Min(_leaderCommitted, _match.Last) : _context.Options.Rules.CommittedUnmatched(_context.Journal, _leaderCommitted));
+        if (!Blocked && _match.IsAny)
+            _context.CommitTo(Etag.Min(_leaderCommitted, _match.Last));
         if (committed.Epoch == frame.Epoch)
             _freshness.Heard(committed, _context.Committed, _context.NowUs);
         EndRecovery(frame, committed);
@@ -300,7 +299,6 @@ internal sealed class Follower
 
     private void BeginTruncation(Frame frame, LogPosition common)
     {
-        common = _context.Options.Rules.CutTo(_context.Journal, common, _context.Committed);
         _context.Pace.Forget();
         _match.Note(common.Etag);
         if (_truncation.TryBegin(common, frame.Epoch))

@@ -192,7 +192,7 @@ internal sealed class SnapshotReception(ReplicaContext context, TailTruncation t
     }
 
     // This replica has what the snapshot covers; installing it would lose what came after.
-    private bool IsOvertaken(LogPosition covers) => context.Options.Rules.IsOvertaken(context.Journal, covers, context.Committed);
+    private bool IsOvertaken(LogPosition covers) => covers.Etag <= context.Committed || TailMatch.Has(context.Journal, covers);
 
     private void Drop()
     {

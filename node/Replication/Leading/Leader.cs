@@ -124,8 +124,6 @@ internal sealed class Leader
         _heartbeats.Quiescence.Begin();
         _tracker.AddNew(record.PreviousName);
         SendRound();
-        if (_context.Options.Rules.ServesBeforeOpen)
-            Serve();
     }
 
     /// <summary>The shard's record changed. False if its voters are no longer those of this leadership, which then ends.</summary>
@@ -359,11 +357,9 @@ internal sealed class Leader
     private void Commit()
     {
         var durable = _tracker.Durable;
+        // A record of an older epoch may still be replaced by a later leader, even if a majority has it. The first one of this epoch commits it, too (R8).
         if (durable.Epoch != Epoch)
-        {
-            _context.CommitTo(_context.Options.Rules.CommittedByCount(durable));
             return;
-        }
 
         Invariant.Check(durable <= _context.Journal.Last.Etag, $"A majority has {durable}, but this leader's journal ends at {_context.Journal.Last.Name}.");
         _context.CommitTo(durable);
@@ -373,9 +369,7 @@ internal sealed class Leader
 
     private void Serve()
     {
-        Invariant.Check(
-            _context.Committed.Epoch == Epoch || _context.Options.Rules.ServesBeforeOpen,
-            $"Epoch {Epoch} is served, but the committed etag is {_context.Committed}.");
+        Invariant.Check(_context.Committed.Epoch == Epoch, $"Epoch {Epoch} is served, but the committed etag is {_context.Committed}.");
         Enter(LeaderPhase.Serving);
         _context.Log($"serving epoch {Epoch}");
         _context.Emit(new Effect.Serving(true));

@@ -18,13 +18,11 @@ internal sealed class ProgressTracker
     private readonly Func<ReplicaId, long> _heardOf;
     private readonly Func<ReplicaId, long> _grantOf;
     private readonly Func<ReplicaId, ulong> _roundOf;
-    private Quorum _committing;
 
     public ProgressTracker(ReplicaContext context, Quorum voters, DigestComparison digests, ReadRounds rounds)
     {
         _context = context;
         Voters = voters;
-        _committing = context.Options.Rules.Committing(voters, context.View);
         DurableOf = id => id == context.Self ? context.Journal.Durable.Etag
             : !_followers.TryGetValue(id, out var follower) || digests.IsCondemned(id) ? Etag.None
             : follower.Acked;
@@ -46,8 +44,8 @@ internal sealed class ProgressTracker
     /// <summary>What a replica has durable and matched; nothing if its tree is known to be wrong.</summary>
     public Func<ReplicaId, Etag> DurableOf { get; }
 
-    /// <summary>Durable on a majority. Committed only if it is of the leader's own epoch (R8).</summary>
-    public Etag Durable => _committing.Agreed(DurableOf);
+    /// <summary>Durable on a majority of the voters. Committed only if it is of the leader's own epoch (R8).</summary>
+    public Etag Durable => Voters.Agreed(DurableOf);
 
     /// <summary>When a majority was last heard.</summary>
     public long HeardUs => Voters.Agreed(_heardOf);
@@ -61,11 +59,7 @@ internal sealed class ProgressTracker
     public bool TryGet(ReplicaId replica, out FollowerProgress follower) => _followers.TryGetValue(replica, out follower!);
 
     /// <summary>These voters decide from here on.</summary>
-    public void Decide(Quorum voters)
-    {
-        Voters = voters;
-        _committing = _context.Options.Rules.Committing(voters, _context.View);
-    }
+    public void Decide(Quorum voters) => Voters = voters;
 
     /// <summary>Begins to follow the progress of the record's replicas that are not known yet.</summary>
     /// <param name="probe">The record with which the search for the last common one begins.</param>

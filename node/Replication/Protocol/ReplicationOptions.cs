@@ -96,9 +96,6 @@ internal sealed record ReplicationOptions
     /// <summary>A voter that has not reported its digest is asked again after this time. That does not restart its computation.</summary>
     public long DigestRepeatUs { get; init; } = 3_000_000;
 
-    /// <summary>The decisions in which the simulation injects bugs.</summary>
-    public ReplicaRules Rules { get; init; } = ReplicaRules.Own;
-
     /// <summary>
     /// How long a follower keeps a grant of this length. Neither clock's drift may end it before the lease ends by the leader's clock. In whole milliseconds,
     /// because the control file stores the longest one in that unit.

@@ -185,7 +185,8 @@ internal sealed class Membership
         _readRevision = revision;
         _new = ShardView.VotersOf(_put);
         Phase = MembershipPhase.Securing;
-        Voters = _context.Options.Rules.WhileChanging(_old, _new);
+        // From before the change is sent until its outcome is known.
+        Voters = _new.SameAs(_old) ? _new : Quorum.Joint(_old, _new);
     }
 
     // Within an epoch only its leader raises the generation, and this is its only change in progress. Under a higher epoch the generation may be another

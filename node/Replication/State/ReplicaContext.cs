@@ -98,7 +98,7 @@ internal sealed class ReplicaContext
     /// <summary>
     /// Whether this replica votes, acknowledges, grants and campaigns: it is a voter, its directory exists, and its journal has everything it acknowledged.
     /// </summary>
-    public bool Counts => (!Recovering || Options.Rules.MayCountRecovering) && View.MayVote(Self);
+    public bool Counts => !Recovering && View.MayVote(Self);
 
     /// <summary>Whether this is the first leader of a new shard, which campaigns at once.</summary>
     public bool CampaignsFirst => View.IsFirstLeader(Self) && EpochSeen == 0;

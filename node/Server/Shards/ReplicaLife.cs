@@ -57,8 +57,6 @@ internal sealed class ReplicaLife(ShardReplicaContext context, DecisionLog decis
         // A store that has stopped refuses calls before its end is reported. What stopped it is the actual failure.
         if (failure is StoreStoppedException { InnerException: { } first })
             failure = first;
-        if (!context.Rules.Ends(failure))
-            return;
         _failure = failure;
         decisions.Fail(failure);
         End();

@@ -9,7 +9,7 @@ namespace KvCluster.Node.Shards;
 /// Reads of a replica: under the lease, after a heartbeat round, after asking the leader, or once an etag is applied. Readers call it on any thread without a
 /// lock, except to wait; the second half of the members belongs to the shard's writer executor.
 /// </summary>
-/// <param name="context">The clock and the rules.</param>
+/// <param name="context">The clock.</param>
 /// <param name="core">Provides the lease.</param>
 /// <param name="journal">Provides the current store.</param>
 /// <param name="published">Whether this replica serves.</param>
@@ -117,7 +117,7 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     /// <summary>Whether failed conditions, which are reads, may be answered now. Otherwise they wait for the next round.</summary>
     public bool MayAnswerConditions()
     {
-        if (HasLease || context.Rules.AnswersConditionsWithoutLease)
+        if (HasLease)
             return true;
         _failedConditionsWait = true;
         wake();

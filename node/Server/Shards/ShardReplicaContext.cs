@@ -40,9 +40,6 @@ internal sealed record ShardReplicaContext(
     /// <summary>The shared judgement of the node's disk. By default this replica is alone on it.</summary>
     public NodeDisk Disk { get; init; } = new(Clock);
 
-    /// <summary>The decisions in which the simulation injects bugs.</summary>
-    public ShardRules Rules { get; init; } = ShardRules.Own;
-
     /// <summary>Called on the writer executor when this replica has stopped by itself, with the reason. Must not block.</summary>
     public Action<Exception> Failed { get; init; } = static _ => { };
 

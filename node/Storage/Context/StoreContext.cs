@@ -44,9 +44,6 @@ internal sealed record StoreContext(
     /// </summary>
     public Func<RecordRef, string?> Unreadable { get; init; } = static _ => null;
 
-    /// <summary>The rules by which the engine decides; tests pass wrong ones.</summary>
-    public StoreRules Rules { get; init; } = StoreRules.Own;
-
     /// <summary>Reads pages for the writer that are not in memory. One for all shards of a node; null: the writer reads them all itself.</summary>
     public ISerialExecutor? Prefetch { get; init; }
 

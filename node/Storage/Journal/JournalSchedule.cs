@@ -1,4 +1,3 @@
-using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Journal;
@@ -14,7 +13,6 @@ namespace KvCluster.Storage.Journal;
 /// </remarks>
 internal sealed class JournalSchedule
 {
-    private readonly StoreRules _rules;
     private readonly JournalTail _tail;
     private readonly JournalSegments _segments;
     private readonly StalledJobs _stalled;
@@ -33,10 +31,8 @@ internal sealed class JournalSchedule
     private volatile bool _isStalled;
     private volatile Exception? _failure;
 
-    public JournalSchedule(
-        StoreRules rules, JournalTail tail, JournalSegments segments, StalledJobs stalled, CompletedJobs completed, IEnumerable<JournalLane> lanes)
+    public JournalSchedule(JournalTail tail, JournalSegments segments, StalledJobs stalled, CompletedJobs completed, IEnumerable<JournalLane> lanes)
     {
-        _rules = rules;
         _tail = tail;
         _segments = segments;
         _stalled = stalled;
@@ -270,23 +266,12 @@ internal sealed class JournalSchedule
     {
         Invariant.CheckHeld(_lock);
         write.IsDurable = isDurable;
-        while (_writes.TryPeek(out var first) && _rules.MayReport(first.IsDurable, IsAnyDurableLocked()))
+        while (_writes.TryPeek(out var first) && first.IsDurable)
         {
             _completed.Add(first.Jobs);
             _writes.Dequeue();
             _tail.Complete(first);
         }
-    }
-
-    private bool IsAnyDurableLocked()
-    {
-        Invariant.CheckHeld(_lock);
-        foreach (var write in _writes)
-        {
-            if (write.IsDurable)
-                return true;
-        }
-        return false;
     }
 
     /// <summary>

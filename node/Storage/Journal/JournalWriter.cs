@@ -46,7 +46,7 @@ internal sealed class JournalWriter : IDisposable
         Completed = new CompletedJobs(_segments, context.Writer, completions);
         _stalled = new StalledJobs(context, control, _tail, _segments, _truncated, Completed);
         var lanes = context.JournalLanes.Select(executor => new JournalLane(executor, Run));
-        _schedule = new JournalSchedule(context.Rules, _tail, _segments, _stalled, Completed, lanes);
+        _schedule = new JournalSchedule(_tail, _segments, _stalled, Completed, lanes);
     }
 
     /// <summary>The jobs that are done.</summary>

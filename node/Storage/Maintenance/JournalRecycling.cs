@@ -68,7 +68,8 @@ internal sealed class JournalRecycling(
     /// </summary>
     private ulong FirstToRecover()
     {
-        var from = context.Rules.RecoversFrom(pages);
+        // The newer meta page may turn out to be damaged.
+        var from = pages.CoveredByOlderMeta;
         var current = journal.Current;
         return current.After <= from.Etag ? current.Number : from.Position.Segment;
     }

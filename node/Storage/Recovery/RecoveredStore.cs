@@ -119,7 +119,7 @@ internal sealed class RecoveredStore : IDisposable
     public void StartSegment(JournalWriter journal)
     {
         SyncNames();
-        if (Row.Decision == RecoveryDecision.RecoverFromPeers && _context.Rules.RemembersLoss)
+        if (Row.Decision == RecoveryDecision.RecoverFromPeers)
             RememberLoss();
         Control.Settle();
         TailRewrite.Settle(_context.Files, JournalDirectory, Index, Etag.Max(_line.Proven, Control.State.Committed));

@@ -393,7 +393,7 @@ internal sealed class ClusterNode : IDisposable
 
         var shared = MakeContext();
         UnreadableRecordException? stopped = null;
-        var storage = shared with { Unreadable = Version.WhyNot, Rules = new FaultyRules(_run.Bug) };
+        var storage = shared with { Unreadable = Version.WhyNot };
         try
         {
             _store = Disk.OpenStore(storage);
@@ -427,7 +427,6 @@ internal sealed class ClusterNode : IDisposable
             (ulong)_run.Random.NextInt64(), OnRoute, new AlarmLog(text => _run.OnAlarm(this, text)))
         {
             Metrics = Unmeasured,
-            Rules = new FaultyShardRules(_run.Bug),
             Telemetry = new ShardTelemetry(record.ShardId, Unmeasured),
         };
         IsUp = true;

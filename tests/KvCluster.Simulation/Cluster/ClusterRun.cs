@@ -44,7 +44,6 @@ internal sealed class ClusterRun : ISimulation
     {
         Options = new ReplicationOptions
         {
-            Rules = new FaultyReplicaRules(bug),
             QuiescentAfterUs = 100_000,
             QuiescentIntervalUs = Features.Has(seed, Feature.Quiescence) ? 1_500_000 : 0,
             DigestIntervalUs = Features.Has(seed, Feature.Digests) ? 400_000 : 0,

@@ -212,8 +212,7 @@ internal sealed class StoreRun : ISimulation
             disk.SyncDirectory("/");
         }
 
-        return new StoreContext(
-            FaultyFiles.Of(disk, _bug), writer, lanes, checkpoints, Time, NullLogger.Instance, options, completions) { Rules = new FaultyRules(_bug) };
+        return new StoreContext(FaultyFiles.Of(disk, _bug), writer, lanes, checkpoints, Time, NullLogger.Instance, options, completions);
     }
 
     // While one lane writes, all others continue, so a later write may be durable first, and answered if it is reported. Then power may be lost in

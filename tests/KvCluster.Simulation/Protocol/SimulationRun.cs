@@ -35,7 +35,6 @@ internal sealed class SimulationRun : ISimulation
         Options = new ReplicationOptions
         {
             LeaseUs = Conditions.LeaseUs,
-            Rules = new FaultyReplicaRules(bug),
             SnapshotChunkBytes = 64,
             SnapshotWindowBytes = 256,
             FrameBytes = Conditions.FrameBytes,

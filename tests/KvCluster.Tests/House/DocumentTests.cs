@@ -132,6 +132,9 @@ public sealed partial class DocumentTests
                 var text = isSource ? Comment().Replace(House.Read(file), "") : House.Read(file);
                 var words = Word().Matches(text).Select(static word => word.Value).ToHashSet();
                 _words.UnionWith(words);
+                // A script, or a mistake of tests/nightly/mutations, is named by its file.
+                if (!Path.HasExtension(file))
+                    _words.Add(Path.GetFileName(file));
                 if (!isSource)
                     continue;
                 var identifiers = words.SelectMany(static word => word.Split('.', '-')).ToHashSet();

@@ -6,6 +6,7 @@ using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Maintenance;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Threads;
 using KvCluster.Storage.Transactions;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -23,17 +24,18 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
 
     public ReplicaBench(
         ReplicaId replica,
-        StoreOptions? options = null, SimulatedDisk? disk = null, StoreRules? rules = null, MemoryAccount? memory = null, StepExecutor? checkpoints = null,
-        ManualTime? time = null, StepExecutor? prefetch = null, string directory = DirectoryPath, SharedDisk? sharedDisk = null)
+        StoreOptions? options = null, SimulatedDisk? disk = null, MemoryAccount? memory = null, StepExecutor? checkpoints = null, ManualTime? time = null,
+        StepExecutor? prefetch = null, string directory = DirectoryPath, SharedDisk? sharedDisk = null,
+        Func<ISerialExecutor, ISerialExecutor>? secondLane = null)
     {
         _directory = directory;
         _ownDisk = disk is null ? new SimulatedDisk() : null;
         Disk = disk ?? _ownDisk!;
         Time = time ?? new ManualTime();
+        var lane = secondLane?.Invoke(_work) ?? _work;
         Context = new StoreContext(
-            Disk, _work, [_work, _work], checkpoints ?? _work, Time, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions)
+            Disk, _work, [_work, lane], checkpoints ?? _work, Time, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions)
         {
-            Rules = rules ?? StoreRules.Own,
             Memory = memory ?? new MemoryAccount(long.MaxValue, Time),
             Prefetch = prefetch,
             SharedDisk = sharedDisk ?? new SharedDisk(Time),
