@@ -1,7 +1,6 @@
 using System.Globalization;
 using System.Text;
 using System.Text.Json;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Recovery;
 
@@ -31,8 +30,7 @@ internal static class StorageText
             : "through the page cache with one write in flight";
         var segments = DeviceProbe.FillingPays(report.Direct ?? report.Buffered) ? "zero-filled" : "allocated";
         var compression = !DeviceProbe.CompressionPays(report.LargeWrite) ? "Records would not be compressed, because the device is fast."
-            : Lz4.CanCompress ? "Large records would be compressed."
-            : "Large records would be compressed, but liblz4.so.1 is missing.";
+            : "Large records would be compressed.";
         Line($"By this measurement, an engine on this disk would write its journal {writes}, into {segments} or recycled segments. {compression}");
         Line($"What a node uses is not recorded here: at each start it measures again, with fewer writes, and its log says what it has chosen (\"As measured "
             + $"on this disk\").");

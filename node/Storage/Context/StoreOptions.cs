@@ -67,8 +67,8 @@ internal sealed record StoreOptions
     public bool FillSegments { get; init; } = true;
 
     /// <summary>
-    /// Whether a leader compresses records, where that saves a block of the journal and the system has liblz4. It costs the writer some 0.7 ms for 1 MiB, and
-    /// pays where the disk takes much longer than that; a node measures it (<c>DeviceProbe.MeasureWhatPays</c>). Every replica reads both.
+    /// Whether a leader compresses records, where that saves a block of the journal. It costs the writer about a millisecond for 1 MiB, and pays where the disk
+    /// takes much longer than that; a node measures it (<c>DeviceProbe.MeasureWhatPays</c>). Every replica reads both.
     /// </summary>
     public bool CompressRecords { get; init; }
 

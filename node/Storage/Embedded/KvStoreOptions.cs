@@ -42,9 +42,9 @@ public sealed record KvStoreOptions
     public bool? FillJournal { get; init; } = true;
 
     /// <summary>
-    /// Whether large journal records are compressed with LZ4, for which the system must have liblz4.so.1; without it they are not. It takes some 0.7 ms of a
-    /// processor for 1 MiB, and pays where the disk takes several times as long. Whatever is chosen, every open reads both. Null: measured at each open, with
-    /// some writes of 1 MiB, which take a quarter of a second at most.
+    /// Whether large journal records are compressed with LZ4. It takes about a millisecond of a processor for 1 MiB, and pays where the disk takes several
+    /// times as long. Whatever is chosen, every open reads both. Null: measured at each open, with some writes of 1 MiB, which take a quarter of a second at
+    /// most.
     /// </summary>
     public bool? CompressJournal { get; init; } = false;
 

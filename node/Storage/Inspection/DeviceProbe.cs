@@ -1,4 +1,3 @@
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Threads;
@@ -105,15 +104,15 @@ internal sealed class DeviceProbe
     }
 
     /// <summary>
-    /// Measures whether it pays to fill new segments of journals with zeros, to compress large records, which the system's library must be able to, and to have
-    /// more than two writes in flight. Takes some milliseconds on a fast device, and about half a second at most on a slow one.
+    /// Measures whether it pays to fill new segments of journals with zeros, to compress large records, and to have more than two writes in flight. Takes
+    /// some milliseconds on a fast device, and about half a second at most on a slow one.
     /// </summary>
     /// <exception cref="StorageIoException">The directory cannot be written, or the disk is full or failed.</exception>
     public static JournalUse MeasureWhatPays(IFileSystem files, TimeProvider time, string directory) =>
         Run(files, time, directory, static probe =>
         {
             var times = probe.QuickTimes();
-            return new JournalUse(FillingPays(times), Lz4.CanCompress && probe.CompressionPays(), JournalWrites(times.Zeroed));
+            return new JournalUse(FillingPays(times), probe.CompressionPays(), JournalWrites(times.Zeroed));
         });
 
     /// <summary>The same, or what suits most disks where this one is full or fails, which the store meets itself.</summary>

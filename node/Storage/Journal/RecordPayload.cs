@@ -41,7 +41,7 @@ internal ref struct RecordPayload
     public static bool MayPay(ReadOnlySpan<byte> operations) => operations.Length > LengthBytes + BytesSavedMin;
 
     /// <summary>
-    /// Compresses operations into a buffer of the same length, if that saves a block of the journal. Takes about 0.7 ms for 1 MiB that can be compressed.
+    /// Compresses operations into a buffer of the same length, if that saves a block of the journal. It takes about a millisecond for 1 MiB.
     /// </summary>
     /// <returns>Length of the stored payload; 0 if it does not pay.</returns>
     public static int Compress(ReadOnlySpan<byte> operations, Span<byte> stored)

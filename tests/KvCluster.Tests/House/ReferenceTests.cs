@@ -11,6 +11,7 @@ public sealed class ReferenceTests
         ["client/Console/KvCluster.AdminConsole.csproj"] = ["KvCluster.Client", "KvCluster.ServiceDefaults"],
         ["proto/ServiceDefaults/KvCluster.ServiceDefaults.csproj"] = ["KvCluster.Proto", "KvCluster.Tls"],
         ["node/Storage/KvCluster.Storage.csproj"] = ["KvCluster.Primitives"],
+        ["node/Storage/Embedded/KvCluster.Storage.Embedded.csproj"] = ["KvCluster.Storage"],
         ["node/Replication/KvCluster.Replication.csproj"] = ["KvCluster.Proto"],
         ["node/Server/KvCluster.Node.csproj"] = ["KvCluster.Storage",
             "KvCluster.Replication", "KvCluster.Proto", "KvCluster.ServiceDefaults", "KvCluster.AdminConsole"],
