@@ -2,16 +2,6 @@ using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>A response that can be encoded in place. Implemented by one struct for each response message.</summary>
-internal interface IAnswer
-{
-    /// <summary>Bytes of the encoded message.</summary>
-    int Size { get; }
-
-    /// <summary>Encodes it into exactly that many bytes.</summary>
-    void WriteTo(Span<byte> destination);
-}
-
 /// <summary>A <see cref="V1.PutResponse"/> or a <see cref="V1.DeleteResponse"/>, which differ only in <c>existed</c>.</summary>
 internal readonly struct ChangeAnswer(LineageShard shard, Etag etag, bool existed) : IAnswer
 {
@@ -129,16 +119,6 @@ internal readonly struct TransactAnswer(LineageShard shard, Etag etag, int faile
         if (failedCondition >= 0)
             writer.OptionalVarintField(V1.TransactResponse.FailedConditionFieldNumber, (uint)failedCondition);
     }
-}
-
-/// <summary>A response that was already encoded, piece by piece.</summary>
-internal readonly ref struct EncodedAnswer(ReadOnlySpan<byte> message) : IAnswer
-{
-    private readonly ReadOnlySpan<byte> _message = message;
-
-    public int Size => _message.Length;
-
-    public void WriteTo(Span<byte> destination) => _message.CopyTo(destination);
 }
 
 /// <summary>A <see cref="V1.GetResponse"/>. Its value points into the snapshot's mapping and is copied once.</summary>

@@ -1,3 +1,5 @@
+using KvCluster.Wire;
+
 namespace KvCluster.Node.Api;
 
 /// <summary>A sink that records the end of the call before it passes the outcome on.</summary>
