@@ -65,6 +65,17 @@ public sealed class ExchangeServerTests
     }
 
     [Fact]
+    public async Task Caller_WhoDoesNotReadWhileMemoryIsShort_IsEnded()
+    {
+        _handler.ResponseAtOnce = [7];
+        _memory.Replies.Take(_memory.Replies.LargeBytesMax);
+        var running = Run(CancellationToken.None);
+        Send(1);
+        var failure = await Assert.ThrowsAsync<RpcException>(() => running.WaitAsync(Eventually.Limit));
+        Assert.Equal(StatusCode.ResourceExhausted, failure.StatusCode);
+    }
+
+    [Fact]
     public async Task Stream_ThatBreaks_EndsWithTheFirstReason()
     {
         var running = Run(CancellationToken.None);
