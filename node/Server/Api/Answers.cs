@@ -187,23 +187,3 @@ internal readonly struct EndSessionAnswer(LineageShard shard, Etag etag, bool ex
         writer.VarintField(V1.EndSessionResponse.DeletedFieldNumber, deleted);
     }
 }
-
-/// <summary>Receives the outcome of a call, exactly once, on any thread. Implemented for unary calls and for calls of an exchange.</summary>
-internal interface IReplySink
-{
-    /// <summary>Larger answers are refused, so an answer built in pieces need not be continued beyond this.</summary>
-    int ReplyBytesMax { get; }
-
-    /// <summary>Takes an answer. Not null if there was no space for it; the call was then refused with the returned error.</summary>
-    ApiError? Answer<T>(scoped in T answer)
-        where T : IAnswer, allows ref struct;
-
-    /// <summary>
-    /// Takes the outcome of a change that was applied. It is told whatever its size and however little space is left, because a refusal would say that nothing
-    /// was applied.
-    /// </summary>
-    void AnswerChange<T>(scoped in T answer)
-        where T : IAnswer, allows ref struct;
-
-    void Refuse(ApiError refusal);
-}
