@@ -1,5 +1,7 @@
 using System.Threading.Channels;
+using Google.Protobuf;
 using Grpc.Core;
+using Grpc.Core.Interceptors;
 using Grpc.Net.Client;
 using KvCluster.V1;
 
@@ -15,6 +17,14 @@ namespace KvCluster.Client.Transport;
 /// <param name="connected">Completes when the connection is established. Nothing is sent before.</param>
 internal sealed class CallStream(string address, ChannelReader<CallStream.Entry> queue, OpenCalls open, Task connected)
 {
+    /// <summary>The stream's method. A large message of replies is received by <see cref="LargeMessages"/>.</summary>
+    public static readonly Method<ExchangeRequest, ExchangeResponse> Exchange = new(
+        MethodType.DuplexStreaming,
+        Kv.Descriptor.FullName,
+        nameof(Exchange),
+        new Marshaller<ExchangeRequest>(Write, static _ => throw new NotSupportedException()),
+        new Marshaller<ExchangeResponse>(static (_, _) => throw new NotSupportedException(), Read));
+
     private const int CallsPerMessageMax = 512;
     private const int MessageBytes = 256 << 10;
 
@@ -28,7 +38,8 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
     public async Task<string> RunAsync(GrpcChannel channel, Metadata? header, CancellationToken cancellationToken)
     {
         using var broken = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
-        using var stream = new Kv.KvClient(channel.Calls()).Exchange(header, cancellationToken: broken.Token);
+        using var stream = channel.Calls().Intercept(LargeMessages.Instance).AsyncDuplexStreamingCall(
+            Exchange, null, new CallOptions(header, cancellationToken: broken.Token));
         var receiving = ReceiveAsync(stream.ResponseStream, broken.Token);
         var sending = SendAsync(stream.RequestStream, broken.Token);
         var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);
@@ -44,6 +55,22 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
         if (_isRefused)
             open.FailAll(reason, isRefused: true);
         return reason;
+    }
+
+    private static void Write(ExchangeRequest message, SerializationContext context)
+    {
+        context.SetPayloadLength(message.CalculateSize());
+        message.WriteTo(context.GetBufferWriter());
+        context.Complete();
+    }
+
+    private static ExchangeResponse Read(DeserializationContext context)
+    {
+        if (LargeMessages.TakeInsteadOf(context) is not { } large)
+            return ExchangeResponse.Parser.ParseFrom(context.PayloadAsReadOnlySequence());
+        var replies = ExchangeResponse.Parser.ParseFrom(large.Written);
+        large.Return();
+        return replies;
     }
 
     private async Task<string> SendAsync(IClientStreamWriter<ExchangeRequest> requests, CancellationToken cancellationToken)

@@ -7,8 +7,8 @@ using KvCluster.Wire;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>Receives large messages for their readers. Used by one reader at a time.</summary>
-internal sealed class LargeMessageStream(Stream inner) : Stream
+/// <summary>Receives large messages, up to a limit, for their readers. Used by one reader at a time.</summary>
+internal sealed class LargeMessageStream(Stream inner, int bytesMax) : Stream
 {
     private const int HeaderBytes = 5;
 
@@ -87,7 +87,8 @@ internal sealed class LargeMessageStream(Stream inner) : Stream
         {
             var length = BinaryPrimitives.ReadUInt32BigEndian(_header.AsSpan(1));
             _left = length;
-            if (_header[0] == 0 && length > MessageBytes.PooledBytesMax && length <= Array.MaxLength && LargeMessages.PlaceOfReader is { } place)
+            var isForReader = _header[0] == 0 && length > MessageBytes.PooledBytesMax && length <= Math.Min(bytesMax, Array.MaxLength);
+            if (isForReader && LargeMessages.PlaceOfReader is { } place)
                 await ReceiveAsync((int)length, place, cancellationToken).ConfigureAwait(false);
         }
         _headerReceived = received;

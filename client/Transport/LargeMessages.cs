@@ -12,7 +12,7 @@ namespace KvCluster.Client.Transport;
 /// </summary>
 /// <remarks>
 /// The package reads, and calls the deserializer, in the flow of the caller that asks for the next message. So the place is in that flow, and nobody
-/// else's read finds it. A limit of the channel for received messages does not see these. The channels of streams have none.
+/// else's read finds it. A limit of the channel for received messages does not see these; the <see cref="LargeMessageHandler"/> has one.
 /// </remarks>
 internal sealed class LargeMessages : Interceptor
 {
@@ -35,7 +35,27 @@ internal sealed class LargeMessages : Interceptor
     {
         var call = continuation(request, context);
         return new AsyncServerStreamingCall<TResponse>(
-            new Reader<TResponse>(call.ResponseStream), call.ResponseHeadersAsync, call.GetStatus, call.GetTrailers, call.Dispose);
+            new Reader<TResponse>(call.ResponseStream, new Place()), call.ResponseHeadersAsync, call.GetStatus, call.GetTrailers, call.Dispose);
+    }
+
+    public override AsyncDuplexStreamingCall<TRequest, TResponse> AsyncDuplexStreamingCall<TRequest, TResponse>(
+        ClientInterceptorContext<TRequest, TResponse> context, AsyncDuplexStreamingCallContinuation<TRequest, TResponse> continuation)
+    {
+        // The first read begins with the call (MappedFailures).
+        var place = new Place();
+        AsyncDuplexStreamingCall<TRequest, TResponse> call;
+        Reading.Value = place;
+        try
+        {
+            call = continuation(context);
+        }
+        finally
+        {
+            Reading.Value = null;
+        }
+        return new AsyncDuplexStreamingCall<TRequest, TResponse>(
+            call.RequestStream,
+            new Reader<TResponse>(call.ResponseStream, place), call.ResponseHeadersAsync, call.GetStatus, call.GetTrailers, call.Dispose);
     }
 
     /// <summary>Where the next message of a stream is between the two. Used by one of them at a time.</summary>
@@ -53,15 +73,13 @@ internal sealed class LargeMessages : Interceptor
         }
     }
 
-    private sealed class Reader<T>(IAsyncStreamReader<T> inner) : IAsyncStreamReader<T>
+    private sealed class Reader<T>(IAsyncStreamReader<T> inner, Place place) : IAsyncStreamReader<T>
     {
-        private readonly Place _place = new();
-
         public T Current => inner.Current;
 
         public Task<bool> MoveNext(CancellationToken cancellationToken)
         {
-            Reading.Value = _place;
+            Reading.Value = place;
             try
             {
                 return inner.MoveNext(cancellationToken);

@@ -177,15 +177,17 @@ internal sealed class NodeConnection : INodeConnection
     private async Task<string> ExchangeAsync()
     {
         var connected = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        using var handler = NodeHandler.Create(
-            async (context, cancellationToken) =>
-            {
-                var stream = await _connector.ConnectAsync(context, cancellationToken).ConfigureAwait(false);
-                Volatile.Write(ref _connectingSinceMs, 0);
-                connected.TrySetResult();
-                return stream;
-            },
-            _connectTimeMax);
+        using var handler = new LargeMessageHandler(
+            NodeHandler.Create(
+                async (context, cancellationToken) =>
+                {
+                    var stream = await _connector.ConnectAsync(context, cancellationToken).ConfigureAwait(false);
+                    Volatile.Write(ref _connectingSinceMs, 0);
+                    connected.TrySetResult();
+                    return stream;
+                },
+                _connectTimeMax),
+            ReplyBytesMax);
         using var channel = GrpcChannel.ForAddress(_address, new GrpcChannelOptions { HttpHandler = handler, MaxReceiveMessageSize = ReplyBytesMax });
         return await new CallStream(_address, _queue.Reader, _open, connected.Task).RunAsync(channel, Cluster.Header, _disposed.Token).ConfigureAwait(false);
     }

@@ -21,3 +21,19 @@ internal readonly record struct ReplyWay(ReplyLane Lane, int BytesMax = 0, int T
     /// <summary>The room to keep for a response of several parts.</summary>
     public static int RoomFor(IEnumerable<int> partBytesMax) => (int)Math.Min(partBytesMax.Sum(static bytes => (long)bytes), RoomBytesMax);
 }
+
+/// <summary>Over which connection to a node a read is sent. Changes have small responses and use one connection only.</summary>
+internal enum ReplyLane
+{
+    /// <summary>The connection for all calls, with a response of any size: used by a client.</summary>
+    Any,
+
+    /// <summary>
+    /// The connection for all calls. The node refuses a response of more than <see cref="CallRouter.SmallReplyBytes"/> with REPLY_LARGE, so that others never
+    /// wait behind it.
+    /// </summary>
+    Small,
+
+    /// <summary>A second connection, where responses of any size delay only one another.</summary>
+    Large,
+}

@@ -3,9 +3,8 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Telemetry;
-using KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.Telemetry;
-using KvCluster.V1;
 using KvCluster.Wire;
 
 namespace KvCluster.Router.Api;
@@ -56,9 +55,6 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
     /// <summary>The room that <see cref="ReplyBudget"/> keeps for its reply.</summary>
     public int HeldBytes { get; set; }
 
-    /// <summary>The reply to a call that is not begun.</summary>
-    public static Reply Refused(ulong id, string message) => Failed(id, CallStatus.Create(StatusCode.Unavailable, "BUSY", message, "no"));
-
     /// <param name="call">Its bytes are copied.</param>
     /// <param name="route">Its method, and where it goes.</param>
     /// <param name="arrivedMs">When its message arrived.</param>
@@ -82,11 +78,8 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
         return _givenUp.TryReset();
     }
 
-    /// <summary>The reply as it came from the node.</summary>
-    public Reply Answered(in RoutedReply reply) => reply.Error is { } error ? Failed(Id, error) : new Reply { Id = Id, Response = reply.Response };
-
     /// <summary>The reply to a call that its caller has cancelled.</summary>
-    public Reply Cancelled() => Failed(Id, IsRead
+    public RoutedReply Cancelled() => new(ByteString.Empty, IsRead
         ? CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller cancelled the call.", "no")
         : CallStatus.OutcomeUnknown("its caller cancelled the call"));
 
@@ -97,6 +90,4 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
 
     // A reply for which the process has no room is dropped when it arrives.
     public bool MayRespond(int bytes) => true;
-
-    private static Reply Failed(ulong id, Google.Rpc.Status status) => new() { Id = id, Code = status.Code, Status = status.ToByteString() };
 }

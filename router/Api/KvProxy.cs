@@ -3,6 +3,7 @@ using Grpc.Core;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Telemetry;
 using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Telemetry;
 using KvCluster.V1;

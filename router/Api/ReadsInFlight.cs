@@ -1,4 +1,5 @@
 using KvCluster.Client.Routing;
+using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.ServiceDefaults.Memory;
 
 namespace KvCluster.Router.Api;

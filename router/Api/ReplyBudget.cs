@@ -1,42 +1,20 @@
-using KvCluster.ServiceDefaults.Memory;
-using KvCluster.V1;
+using KvCluster.ServiceDefaults.Exchanges;
 
 namespace KvCluster.Router.Api;
 
 /// <summary>
-/// The bytes that the replies of one exchange take: those that wait to be written, and the room kept for large responses that are being fetched. Used under
-/// the exchange's lock, except for <see cref="HoldAsync"/> and <see cref="Release"/>, which take it.
+/// The room kept for large responses of one exchange that are being fetched. Together with the replies that wait to be written it is bounded. Used under the
+/// exchange's lock, except for <see cref="HoldAsync"/> and <see cref="Release"/>, which take it.
 /// </summary>
-internal sealed class ReplyBudget(Lock gate, ByteBudget process)
+/// <param name="gate">The exchange's lock.</param>
+/// <param name="waitingBytes">How many bytes of replies wait to be written.</param>
+internal sealed class ReplyBudget(Lock gate, Func<long> waitingBytes)
 {
-    /// <summary>The memory that a reply takes as objects, besides its response.</summary>
+    /// <summary>The bytes of a reply in its message, besides its response; a few more than it has.</summary>
     private const int OverheadBytes = 128;
 
     private readonly LinkedList<Hold> _holds = new();
-    private ReplyRoom _waiting = new(process);
     private long _heldBytes;
-
-    /// <inheritdoc cref="ReplyRoom.HasRoom"/>
-    public bool HasRoom => _waiting.HasRoom;
-
-    /// <summary>The bytes that a reply is counted with.</summary>
-    public static int BytesOf(Reply reply) => reply.Response.Length + reply.Status.Length + OverheadBytes;
-
-    /// <summary>Counts a reply that is to be written. Returns false if there is no room for it.</summary>
-    public bool TryAdd(Reply reply) => _waiting.TryUse(BytesOf(reply));
-
-    /// <summary>Counts a reply that is always written: a refusal, or the outcome of a change.</summary>
-    public void Add(Reply reply) => _waiting.Use(BytesOf(reply));
-
-    /// <summary>Replies of these bytes have been written.</summary>
-    public void Written(long bytes)
-    {
-        _waiting.Free(bytes);
-        LetHoldsIn();
-    }
-
-    /// <summary>The stream broke, so nothing waits to be written any more.</summary>
-    public void Clear() => _waiting.Clear();
 
     /// <summary>Returns the room that a call has kept. Its reply is counted instead.</summary>
     public void GiveBack(ExchangeCall call)
@@ -52,7 +30,7 @@ internal sealed class ReplyBudget(Lock gate, ByteBudget process)
     {
         while (_holds.First is { } first)
         {
-            var held = _heldBytes + _waiting.Used;
+            var held = _heldBytes + waitingBytes();
             if (held > 0 && held + first.Value.Bytes > ExchangeLimits.ReplyBytesMax - ExchangeLimits.WaitingBytesMax)
                 return;
             _holds.RemoveFirst();

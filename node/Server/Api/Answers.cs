@@ -2,16 +2,6 @@ using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>A response that can be encoded in place. Implemented by one struct for each response message.</summary>
-internal interface IAnswer
-{
-    /// <summary>Bytes of the encoded message.</summary>
-    int Size { get; }
-
-    /// <summary>Encodes it into exactly that many bytes.</summary>
-    void WriteTo(Span<byte> destination);
-}
-
 /// <summary>A <see cref="V1.PutResponse"/> or a <see cref="V1.DeleteResponse"/>, which differ only in <c>existed</c>.</summary>
 internal readonly struct ChangeAnswer(LineageShard shard, Etag etag, bool existed) : IAnswer
 {
@@ -131,16 +121,6 @@ internal readonly struct TransactAnswer(LineageShard shard, Etag etag, int faile
     }
 }
 
-/// <summary>A response that was already encoded, piece by piece.</summary>
-internal readonly ref struct EncodedAnswer(ReadOnlySpan<byte> message) : IAnswer
-{
-    private readonly ReadOnlySpan<byte> _message = message;
-
-    public int Size => _message.Length;
-
-    public void WriteTo(Span<byte> destination) => _message.CopyTo(destination);
-}
-
 /// <summary>A <see cref="V1.GetResponse"/>. Its value points into the snapshot's mapping and is copied once.</summary>
 internal readonly ref struct GetAnswer(
     LineageShard shard, Etag position, ulong? ageUs, bool found, ReadOnlySpan<byte> value, Etag etag, LifeField life = default) : IAnswer
@@ -206,24 +186,4 @@ internal readonly struct EndSessionAnswer(LineageShard shard, Etag etag, bool ex
         writer.VarintField(V1.EndSessionResponse.ExistedFieldNumber, existed ? 1u : 0u);
         writer.VarintField(V1.EndSessionResponse.DeletedFieldNumber, deleted);
     }
-}
-
-/// <summary>Receives the outcome of a call, exactly once, on any thread. Implemented for unary calls and for calls of an exchange.</summary>
-internal interface IReplySink
-{
-    /// <summary>Larger answers are refused, so an answer built in pieces need not be continued beyond this.</summary>
-    int ReplyBytesMax { get; }
-
-    /// <summary>Takes an answer. Not null if there was no space for it; the call was then refused with the returned error.</summary>
-    ApiError? Answer<T>(scoped in T answer)
-        where T : IAnswer, allows ref struct;
-
-    /// <summary>
-    /// Takes the outcome of a change that was applied. It is told whatever its size and however little space is left, because a refusal would say that nothing
-    /// was applied.
-    /// </summary>
-    void AnswerChange<T>(scoped in T answer)
-        where T : IAnswer, allows ref struct;
-
-    void Refuse(ApiError refusal);
 }

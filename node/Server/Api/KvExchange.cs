@@ -1,12 +1,10 @@
-// One stream of calls. Requests are read and started by one loop, in order, so that changes keep the order in which they came. ExchangeReplies gives the calls
-// their places and sends the answers, which arrive on any thread. Reading and sending end with the stream.
-// Many callers may share the stream, as on a router's connection. What one of them asks for may delay the stream or be refused, but never breaks it. No call is
-// started while 8 MiB of replies are not written. The loop itself reads trees whose pages are in memory; while the disk is slow they are read elsewhere
-// (InlineReads).
+// The calls of one exchange at a node. The loop that reads the stream starts them and reads trees whose pages are in memory; while the disk is slow they are
+// read elsewhere (InlineReads). A call is run on the request's bytes in the message.
 using System.Text;
 using Grpc.Core;
+using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Telemetry;
 using KvCluster.V1;
@@ -16,78 +14,56 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Api;
 
 /// <summary>Runs the calls of one exchange.</summary>
-internal sealed class KvExchange(
-    KvCalls calls,
-    ExchangePlaces node, CallMemory memory, TimeProvider clock, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken)
-    : IExchangeCalls
+internal sealed class KvExchange : IExchangeHandler
 {
+    private readonly KvCalls _calls;
+    private readonly TimeProvider _clock;
+    private readonly ILogger _log;
+    private readonly CancellationToken _cancellationToken;
     private readonly CallWaits _waits = new();
-    private readonly InlineReads _inline = new(clock.TimestampFrequency, DiskWaits.OfThisThread);
-    private readonly ExchangeReplies _replies = new(node, memory, responses, log, cancellationToken);
+    private readonly InlineReads _inline;
+    private readonly ExchangeReplies _replies;
+
+    // The arrival time of all calls in the message, including those that have to wait.
     private long _arrived;
+
+    public KvExchange(
+        KvCalls calls, ExchangePlaces node, CallMemory memory,
+        TimeProvider clock, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken)
+    {
+        _calls = calls;
+        _clock = clock;
+        _log = log;
+        _cancellationToken = cancellationToken;
+        _inline = new InlineReads(clock.TimestampFrequency, DiskWaits.OfThisThread);
+        _replies = new ExchangeReplies(this, node, memory, responses, cancellationToken);
+    }
 
     /// <summary>The caller's connection; null if there is none.</summary>
     public ServerCallContext? Caller { get; init; }
 
-    /// <summary>Completes when the caller has completed its side and every call is answered.</summary>
-    /// <exception cref="RpcException">The stream broke. Calls that were started continue without an answer.</exception>
-    public async Task RunAsync(IAsyncStreamReader<MessageBytes> requests)
-    {
-        try
-        {
-            while (await requests.MoveNext(_replies.Broken).ConfigureAwait(false))
-            {
-                var message = requests.Current;
-                await StartAllAsync(message).ConfigureAwait(false);
-                message.Return();
-            }
-        }
-        catch
-        {
-            // If the stream broke for another reason before, this exception may be a consequence of that.
-            if (_replies.BreakWithoutCaller() is { StatusCode: not StatusCode.Cancelled } reason)
-                throw reason;
-            throw;
-        }
-        _replies.CompleteReading();
-        await _replies.Ended.ConfigureAwait(false);
-    }
+    public Google.Rpc.Status RepliesWait => ApiErrors.RepliesWait.ToStatus();
 
-    private async ValueTask StartAllAsync(MessageBytes message)
-    {
-        // The arrival time of all calls in the message, including those that have to wait.
-        _arrived = clock.GetTimestamp();
-        for (var left = message.Count; left > 0;)
-        {
-            await _replies.RoomAsync().ConfigureAwait(false);
-            StartSome(message.Written, ref left);
-        }
-    }
+    public Google.Rpc.Status NotRead => ApiErrors.NotRead.ToStatus();
 
-    private void StartSome(ReadOnlySpan<byte> message, ref int left)
-    {
-        _inline.Starts(_arrived);
-        try
-        {
-            ExchangeMessages.Start(this, message, ref left);
-        }
-        finally
-        {
-            _inline.Ended(clock.GetTimestamp());
-        }
-    }
+    /// <inheritdoc cref="ExchangeServer.RunAsync"/>
+    public Task RunAsync(IAsyncStreamReader<MessageBytes> requests) => new ExchangeServer(this, _replies).RunAsync(requests);
 
-    /// <inheritdoc/>
+    public void Arrived() => _arrived = _clock.GetTimestamp();
+
+    public void Begin() => _inline.Starts(_arrived);
+
+    public void Pause() => _inline.Ended(_clock.GetTimestamp());
+
     public void Cancel(ulong id) => _waits.Cancel(id);
 
-    /// <inheritdoc/>
-    public bool Start(scoped in CallHead head)
+    public void Start(scoped in CallHead head)
     {
         var method = head.Method;
-        var watched = calls.Watches ? _arrived : 0;
-        var now = clock.GetTimestamp();
+        var watched = _calls.Watches ? _arrived : 0;
+        var now = _clock.GetTimestamp();
         var target = new CallTarget(
-            head.Shard, head.Generation, head.TimeoutMs == 0 ? 0 : _arrived + (head.TimeoutMs * clock.TimestampFrequency / 1_000), cancellationToken)
+            head.Shard, head.Generation, head.TimeoutMs == 0 ? 0 : _arrived + (head.TimeoutMs * _clock.TimestampFrequency / 1_000), _cancellationToken)
         {
             Caller = Caller,
             Id = head.Id,
@@ -97,20 +73,25 @@ internal sealed class KvExchange(
             Span = head.Traceparent.Length != Spans.HeaderLength || watched == 0 ? null
                 : NodeTraces.StartCall(method, Encoding.ASCII.GetString(head.Traceparent)),
         };
-        var refusal = _replies.TryOpen(head.Generation == 0 ? default : head.Shard, method, head.Request.Length, out var place);
+        var refusal = _replies.TryOpen(head.Generation == 0 ? default : head.Shard, method.IsChange(), head.Request.Length, out var place) switch
+        {
+            PlaceOutcome.Taken => null,
+            PlaceOutcome.ShardIsFull => ApiErrors.Busy,
+            _ => ApiErrors.RequestsWait,
+        };
         if (refusal is not null)
-            calls.Refused(method, refusal);
-        var sink = new ExchangeReplies.Sink(_replies, head.Id, place, head.ReplyBytesMax is 0 or > int.MaxValue ? int.MaxValue : (int)head.ReplyBytesMax);
+            _calls.Refused(method, refusal);
+        var sink = new ExchangeSink(_replies, head.Id, place, head.ReplyBytesMax is 0 or > int.MaxValue ? int.MaxValue : (int)head.ReplyBytesMax);
         if (refusal is null && target.DeadlineTimestamp != 0 && now > target.DeadlineTimestamp)
             refusal = ApiErrors.DeadlinePassed;
         if (refusal is not null)
         {
             sink.Refuse(refusal);
-            return _replies.HasRoom();
+            return;
         }
         try
         {
-            var running = calls.StartAsync(method, head.Request, target, sink);
+            var running = _calls.StartAsync(method, head.Request, target, sink);
             if (!running.IsCompletedSuccessfully)
                 _ = EndAsync(running, method, target, sink);
         }
@@ -118,11 +99,17 @@ internal sealed class KvExchange(
         {
             Fail(failure, method, target, sink);
         }
-        return _replies.HasRoom();
+    }
+
+    public Exception SendingFailed(Exception failure)
+    {
+        LoopFailures.Count();
+        CallFailures.SendingFailed(_log, failure);
+        return ApiErrors.Internal(failure, isChange: true).ToStatus().ToRpcException();
     }
 
     // The call's outcome goes to the sink.
-    private async Task EndAsync(ValueTask running, Method method, CallTarget target, ExchangeReplies.Sink sink)
+    private async Task EndAsync(ValueTask running, Method method, CallTarget target, ExchangeSink sink)
     {
         try
         {
@@ -135,9 +122,9 @@ internal sealed class KvExchange(
     }
 
     // An exception without an error mapping is a bug. Only the call's own caller is told; the stream's other calls are unaffected.
-    private void Fail(Exception failure, Method method, in CallTarget target, ExchangeReplies.Sink sink)
+    private void Fail(Exception failure, Method method, in CallTarget target, ExchangeSink sink)
     {
-        CallFailures.Unexpected(log, method, failure);
-        sink.Refuse(calls.Failed(failure, method, target));
+        CallFailures.Unexpected(_log, method, failure);
+        sink.Refuse(_calls.Failed(failure, method, target));
     }
 }

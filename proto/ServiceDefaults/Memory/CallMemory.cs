@@ -11,8 +11,8 @@ namespace KvCluster.ServiceDefaults.Memory;
 /// <summary>
 /// The budget for the bytes of calls, in four equal parts, so that none of them can exhaust the others: requests that have partly arrived, requests that are
 /// being served, replies that wait to be written, and responses that were written but not read. What one caller may hold of it: <c>Calls/OpenCalls</c> of the
-/// server (open calls of a connection), <see cref="ExchangePlaces"/> and <see cref="FairPlaces"/> (requests by stream and shard), <see cref="StalledWrite"/>
-/// (replies that it does not read), and for the replies of a stream <c>GatheredReplies</c> at a node and <c>ReplyBudget</c> at a router. Requests that have
+/// server (open calls of a connection), <see cref="Exchanges.ExchangePlaces"/> and <see cref="FairPlaces"/> (requests by stream and shard),
+/// <see cref="StalledWrite"/> (replies that it does not read), and <see cref="Exchanges.GatheredReplies"/> (the replies of a stream). Requests that have
 /// partly arrived have no bound by caller: <c>HeldMessages</c> ends the slowest.
 /// </summary>
 internal sealed class CallMemory(int mebibytes)

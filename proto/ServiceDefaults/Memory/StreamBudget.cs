@@ -3,7 +3,7 @@ namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>
 /// Takes from a budget in pieces, so that a stream of small calls does not touch the shared counter with each of them. The budget is the process's; how much
-/// of it one caller or one shard may hold: <see cref="ExchangePlaces"/> and <see cref="FairPlaces"/>.
+/// of it one caller or one shard may hold: <see cref="Exchanges.ExchangePlaces"/> and <see cref="FairPlaces"/>.
 /// </summary>
 internal struct StreamBudget(ByteBudget budget)
 {

@@ -47,6 +47,29 @@ public sealed class LargeMessagesTests
         Assert.Equal(StatusCode.OK, call.GetStatus().StatusCode);
     }
 
+    /// <summary>As a client and a router receive what their calls are answered. The limit of the channel sees only what the package receives.</summary>
+    [Theory]
+    [InlineData(2 * LargeBytes, StatusCode.OK)]
+    [InlineData(LargeBytes, StatusCode.ResourceExhausted)]
+    public async Task LargeReplies_OfAnExchange_AreReceivedUpToALimit(int bytesMax, StatusCode expected)
+    {
+        var sent = new ExchangeResponse { Replies = { new Reply { Id = 7, Response = UnsafeByteOperations.UnsafeWrap(new byte[LargeBytes]) } } };
+        var frame = Frame(sent.ToByteArray());
+        using var channel = Open(new Body([frame, frame, Frame([])]), bytesMax, packageBytesMax: LargeBytes / 2);
+        using var call = channel.Calls().Intercept(LargeMessages.Instance).AsyncDuplexStreamingCall(CallStream.Exchange, null, default);
+        if (expected != StatusCode.OK)
+        {
+            var failure = await Assert.ThrowsAsync<RpcException>(() => call.ResponseStream.MoveNext(CancellationToken.None).WaitAsync(Eventually.Limit));
+            Assert.Equal(expected, failure.StatusCode);
+            return;
+        }
+        foreach (var message in (ExchangeResponse[])[sent, sent, new()])
+        {
+            Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None).WaitAsync(Eventually.Limit));
+            Assert.Equal(message, call.ResponseStream.Current);
+        }
+    }
+
     /// <summary>As for calls of operators, which share the channels' handler.</summary>
     [Fact]
     public async Task LargeMessage_OfACallWithoutAPlaceForIt_ComesFromThePackage()
@@ -94,9 +117,9 @@ public sealed class LargeMessagesTests
         Assert.Equal(StatusCode.Cancelled, (await Assert.ThrowsAsync<RpcException>(() => reading.WaitAsync(Eventually.Limit))).StatusCode);
     }
 
-    private static GrpcChannel Open(Body body) =>
-        GrpcChannel.ForAddress(
-            "http://127.0.0.1:1", new GrpcChannelOptions { HttpHandler = new LargeMessageHandler(new Answers(body)), MaxReceiveMessageSize = null });
+    private static GrpcChannel Open(Body body, int bytesMax = int.MaxValue, int? packageBytesMax = null) => GrpcChannel.ForAddress(
+        "http://127.0.0.1:1",
+        new GrpcChannelOptions { HttpHandler = new LargeMessageHandler(new Answers(body), bytesMax), MaxReceiveMessageSize = packageBytesMax });
 
     private static WatchResponse Message(int valueBytes)
     {

@@ -78,7 +78,7 @@ public sealed class StructuredFuzzTests
         }
     }
 
-    // Parsed as KvExchange does and then by the protobuf library. If both accept it, they must read the same.
+    // Parsed as ExchangeServer does and then by the protobuf library. If both accept it, they must read the same.
     private static void Exchange(Random random)
     {
         var sound = new ExchangeRequest();

@@ -4,6 +4,7 @@ using Grpc.Core;
 using KvCluster.Node.Api;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
+using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.V1;
 using KvCluster.Wire;

@@ -1,6 +1,6 @@
 using KvCluster.Client.Routing;
 using KvCluster.Router.Api;
-using KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Exchanges;
 
 namespace KvCluster.Tests.Router;
 
@@ -67,7 +67,7 @@ public sealed class ReadsInFlightTests
         Assert.Contains(reads[^1], _sent);
     }
 
-    private static ExchangeCall Read() => new(new ReplyBudget(new Lock(), new ByteBudget(1 << 20)));
+    private static ExchangeCall Read() => new(new ReplyBudget(new Lock(), static () => 0));
 
     private bool[] Begin(uint shard, int count) => [.. Enumerable.Range(0, count).Select(_ => _reads.TryBegin(Read(), new(shard)))];
 }

@@ -1,3 +1,4 @@
+using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.ServiceDefaults.Memory;
 
 namespace KvCluster.Tests.ServiceDefaults;

@@ -1,5 +1,7 @@
 // The open calls of one exchange, at a node or at a router. Used under the exchange's lock.
-namespace KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Memory;
+
+namespace KvCluster.ServiceDefaults.Exchanges;
 
 /// <summary>
 /// The places and the request bytes of the calls. Shards share both, of the stream (<see cref="FairPlaces"/>) and of the process
@@ -7,10 +9,7 @@ namespace KvCluster.ServiceDefaults.Memory;
 /// </summary>
 /// <param name="process">The open calls of all exchanges.</param>
 /// <param name="requests">The process's budget for requests.</param>
-/// <param name="isFull">The refusal of a call whose shard has its share of places.</param>
-/// <param name="isShort">The refusal of a call for whose request there is no memory.</param>
-internal sealed class CallPlaces<TRefusal>(ExchangePlaces process, ByteBudget requests, TRefusal isFull, TRefusal isShort)
-    where TRefusal : class
+internal sealed class CallPlaces(ExchangePlaces process, ByteBudget requests)
 {
     private readonly FairPlaces _ofStream = new(ExchangeLimits.CallsMax);
     private readonly FairPlaces.Share _heldOfProcess = new();
@@ -19,25 +18,25 @@ internal sealed class CallPlaces<TRefusal>(ExchangePlaces process, ByteBudget re
     /// <summary>The number of open calls.</summary>
     public int Taken => _ofStream.Taken;
 
-    /// <summary>Takes a place for a call. If there is none, returns the refusal.</summary>
-    public TRefusal? TryTake(ShardId shard, bool isChange, int requestBytes, out CallPlace place)
+    /// <summary>Takes a place for a call.</summary>
+    public PlaceOutcome TryTake(ShardId shard, bool isChange, int requestBytes, out CallPlace place)
     {
         place = default;
         if (!_ofStream.TryTake(shard, isChange, requestBytes, out var ofStream))
-            return isFull;
+            return PlaceOutcome.ShardIsFull;
         if (!process.TryTake(_heldOfProcess, shard, isChange, requestBytes, out var ofProcess))
         {
             _ofStream.Return(ofStream, requestBytes);
-            return isFull;
+            return PlaceOutcome.ShardIsFull;
         }
         if (_bytes.TryUse(requestBytes))
         {
             place = new CallPlace(ofStream, ofProcess, requestBytes);
-            return null;
+            return PlaceOutcome.Taken;
         }
         _ofStream.Return(ofStream, requestBytes);
         process.Return(_heldOfProcess, ofProcess, requestBytes);
-        return isShort;
+        return PlaceOutcome.MemoryIsShort;
     }
 
     /// <summary>A call has ended. Does nothing for one that was refused.</summary>
@@ -53,3 +52,16 @@ internal sealed class CallPlaces<TRefusal>(ExchangePlaces process, ByteBudget re
 
 /// <summary>The place of one call; default if it was refused.</summary>
 internal readonly record struct CallPlace(FairPlaces.Share? OfStream, FairPlaces.Share? OfProcess, int RequestBytes);
+
+/// <summary>Whether a call has a place. Without one it is refused as busy, and nothing of it is kept.</summary>
+internal enum PlaceOutcome
+{
+    /// <summary>It has one.</summary>
+    Taken,
+
+    /// <summary>The calls of its kind to its shard have their share of the places.</summary>
+    ShardIsFull,
+
+    /// <summary>There is no memory for its request.</summary>
+    MemoryIsShort,
+}

@@ -1,5 +1,7 @@
 // The open calls of all exchanges of a process. Created once by the node's or router's service; any thread.
-namespace KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Memory;
+
+namespace KvCluster.ServiceDefaults.Exchanges;
 
 /// <summary>
 /// Limits the number of open calls and the bytes of their requests, in two ways: by stream, so that no caller keeps the others out, and by shard and kind over

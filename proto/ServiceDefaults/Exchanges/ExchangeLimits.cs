@@ -1,4 +1,4 @@
-namespace KvCluster.ServiceDefaults.Memory;
+namespace KvCluster.ServiceDefaults.Exchanges;
 
 /// <summary>The bounds of one exchange, the same at a node and at a router, so that neither takes on what the other refuses.</summary>
 internal static class ExchangeLimits

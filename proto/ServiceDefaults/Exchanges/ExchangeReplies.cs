@@ -1,29 +1,28 @@
-// Answers arrive on any thread and are collected in messages; whoever adds the first one starts the loop that sends. A call whose answer is found while there
-// is no space for it is refused before the answer is copied. The stream waits only for replies to be read: a call of a shard that already has its share of
+// Replies arrive on any thread and are collected in messages; whoever adds the first one starts the loop that sends. A call whose response is found while there
+// is no space for it is refused before the response is copied. The stream waits only for replies to be read: a call of a shard that already has its share of
 // places or bytes is refused as busy. One lock covers places and replies: a call gives its place back in the step that adds its reply, so a caller that has the
-// reply finds the place free, and the stream does not end in between.
+// reply finds the place free, and the stream does not end in between. The handler is never called under that lock, and may hold a lock of its own.
 using System.Diagnostics.CodeAnalysis;
 using Google.Protobuf;
 using Grpc.Core;
-using KvCluster.Node.Runtime;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.V1;
 using KvCluster.Wire;
-using Microsoft.Extensions.Logging;
 
-namespace KvCluster.Node.Api;
+namespace KvCluster.ServiceDefaults.Exchanges;
 
 /// <summary>The open calls of one exchange: what they hold until they are answered, and their replies until they are sent. Thread-safe.</summary>
 internal sealed class ExchangeReplies(
-    ExchangePlaces node, CallMemory memory, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken) : IThreadPoolWorkItem
+    IExchangeHandler handler, ExchangePlaces process, CallMemory memory, IServerStreamWriter<MessageBytes> responses, CancellationToken cancellationToken)
+    : IThreadPoolWorkItem
 {
-    private readonly CallPlaces<ApiError> _places = new(node, memory.Requests, isFull: ApiErrors.Busy, isShort: ApiErrors.RequestsWait);
+    private readonly CallPlaces _places = new(process, memory.Requests);
     private readonly Lock _gate = new();
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly GatheredReplies _replies = new(memory.Replies);
     private readonly CancellationTokenSource _stopping = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
     private TaskCompletionSource? _room;
-    private RpcException? _reason;
+    private Exception? _reason;
     private bool _isSending;
     private bool _isReadToEnd;
     private bool _isBroken;
@@ -32,15 +31,25 @@ internal sealed class ExchangeReplies(
     public CancellationToken Broken => _stopping.Token;
 
     /// <summary>
-    /// Completes when the caller has completed its side and every call is answered. Fails with an <see cref="RpcException"/> when the stream breaks.
+    /// Completes when the caller has completed its side, every call is answered and the replies are written. Fails with the reason when the stream breaks.
     /// </summary>
     public Task Ended => _ended.Task;
 
-    /// <summary>Takes a place if the shard's calls of this kind have one left, and bytes of the budget. Returns why it did not, or null.</summary>
-    public ApiError? TryOpen(ShardId shard, Method method, int requestBytes, out CallPlace place)
+    /// <summary>Number of bytes of the replies that are not written.</summary>
+    public long WaitingBytes
+    {
+        get
+        {
+            lock (_gate)
+                return _replies.Bytes;
+        }
+    }
+
+    /// <summary>Takes a place if the shard's calls of this kind have one left, and bytes of the budget.</summary>
+    public PlaceOutcome TryOpen(ShardId shard, bool isChange, int requestBytes, out CallPlace place)
     {
         lock (_gate)
-            return _places.TryTake(shard, method.IsChange(), requestBytes, out place);
+            return _places.TryTake(shard, isChange, requestBytes, out place);
     }
 
     /// <summary>Whether there is space for the reply of another call, or the stream broke and needs none.</summary>
@@ -62,10 +71,34 @@ internal sealed class ExchangeReplies(
         }
     }
 
-    private bool HasRoomLocked()
+    /// <summary>Answers a call. If there is no space for the response, it is refused instead, and this returns false.</summary>
+    public bool TryAnswer<T>(ulong id, in CallPlace place, scoped in T response)
+        where T : IAnswer, allows ref struct
     {
-        Invariant.CheckHeld(_gate);
-        return _isBroken || _replies.HasRoom;
+        if (TryAdd(id, place, StatusCode.OK, Reply.ResponseFieldNumber, response))
+            return true;
+        Refuse(id, place, handler.RepliesWait);
+        return false;
+    }
+
+    /// <summary>
+    /// Answers a change that was applied. It is told however little space is left, because a refusal would say that nothing was applied.
+    /// </summary>
+    public void AnswerChange<T>(ulong id, in CallPlace place, scoped in T response)
+        where T : IAnswer, allows ref struct => TryAdd(id, place, StatusCode.OK, Reply.ResponseFieldNumber, response, isAlwaysTold: true);
+
+    /// <summary>Refuses a call.</summary>
+    /// <param name="id">Its number.</param>
+    /// <param name="place">Its place; the default if it has none.</param>
+    /// <param name="refusal">Why.</param>
+    public void Refuse(ulong id, in CallPlace place, Google.Rpc.Status refusal) =>
+        TryAdd(id, place, (StatusCode)refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToByteArray()), isAlwaysTold: true);
+
+    /// <summary>A call has ended without a reply, because its stream broke.</summary>
+    public void EndUnanswered(in CallPlace place)
+    {
+        lock (_gate)
+            _places.Return(place);
     }
 
     /// <summary>No further call will be opened: the stream ends when every open one is answered and the replies are written.</summary>
@@ -78,18 +111,11 @@ internal sealed class ExchangeReplies(
         }
     }
 
-    private void EndIfDoneLocked()
-    {
-        Invariant.CheckHeld(_gate);
-        if (_isReadToEnd && _places.Taken == 0 && !_isSending && _replies.IsEmpty)
-            _ended.TrySetResult();
-    }
-
     /// <summary>Ends the stream because its caller is gone. Returns why it broke: another reason if there was one before.</summary>
-    public RpcException BreakWithoutCaller() => Break(new RpcException(new Status(StatusCode.Cancelled, "The caller went away.")));
+    public Exception BreakWithoutCaller() => Break(new RpcException(new Status(StatusCode.Cancelled, "The caller went away.")));
 
-    // Breaks the stream. Returns the first reason for which it broke.
-    private RpcException Break(RpcException reason)
+    /// <summary>Breaks the stream. Returns the first reason for which it broke.</summary>
+    public Exception Break(Exception reason)
     {
         lock (_gate)
         {
@@ -105,18 +131,21 @@ internal sealed class ExchangeReplies(
         }
     }
 
-    private ApiError? Add<T>(ulong id, in CallPlace place, StatusCode code, int contentField, scoped in T content)
-        where T : IAnswer, allows ref struct
+    private bool HasRoomLocked()
     {
-        if (TryAdd(id, place, code, contentField, content))
-            return null;
-        var refusal = ApiErrors.RepliesWait;
-        TryAdd(id, place, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
-        return refusal;
+        Invariant.CheckHeld(_gate);
+        return _isBroken || _replies.HasRoom;
     }
 
-    // Adds a reply. Returns false, with nothing done, if there is no space for it. The outcome of a change always has space.
-    private bool TryAdd<T>(ulong id, in CallPlace place, StatusCode code, int contentField, scoped in T content, bool isOutcome = false)
+    private void EndIfDoneLocked()
+    {
+        Invariant.CheckHeld(_gate);
+        if (_isReadToEnd && _places.Taken == 0 && !_isSending && _replies.IsEmpty)
+            _ended.TrySetResult();
+    }
+
+    // Adds a reply. Returns false, with nothing done, if there is no space for it.
+    private bool TryAdd<T>(ulong id, in CallPlace place, StatusCode code, int contentField, scoped in T content, bool isAlwaysTold = false)
         where T : IAnswer, allows ref struct
     {
         var contentBytes = content.Size;
@@ -124,7 +153,7 @@ internal sealed class ExchangeReplies(
         var fieldBytes = WireWriter.BytesFieldSize(replyBytes);
         lock (_gate)
         {
-            if (!_isBroken && isOutcome)
+            if (!_isBroken && isAlwaysTold)
                 _replies.Use(fieldBytes);
             else if (!_isBroken && !_replies.TryUse(fieldBytes))
                 return false;
@@ -155,7 +184,7 @@ internal sealed class ExchangeReplies(
                 var bytes = gathered.Count;
                 if (!await StalledWrite.EndsAsync(responses.WriteAsync(gathered), memory.Replies).ConfigureAwait(false))
                 {
-                    Break(ApiErrors.NotRead.ToStatus().ToRpcException());
+                    Break(handler.NotRead.ToRpcException());
                     return;
                 }
                 Written(bytes);
@@ -169,9 +198,7 @@ internal sealed class ExchangeReplies(
         catch (Exception failure)
         {
             // A bug. It ends this stream. If it were not caught here, it would end the process.
-            LoopFailures.Count();
-            CallFailures.SendingFailed(log, failure);
-            Break(ApiErrors.Internal(failure, isChange: true).ToStatus().ToRpcException());
+            Break(handler.SendingFailed(failure));
         }
     }
 
@@ -196,6 +223,7 @@ internal sealed class ExchangeReplies(
                 _replies.Written(bytes);
             GiveRoomLocked();
         }
+        handler.Written();
     }
 
     private void GiveRoomLocked()
@@ -203,27 +231,5 @@ internal sealed class ExchangeReplies(
         Invariant.CheckHeld(_gate);
         if (_room is not null && HasRoomLocked())
             _room.TrySetResult();
-    }
-
-    /// <summary>Takes the outcome of one call.</summary>
-    internal readonly struct Sink(ExchangeReplies replies, ulong id, CallPlace place, int replyBytesMax) : IReplySink
-    {
-        public int ReplyBytesMax => replyBytesMax;
-
-        public ApiError? Answer<T>(scoped in T answer)
-            where T : IAnswer, allows ref struct
-        {
-            if (answer.Size <= replyBytesMax)
-                return replies.Add(id, place, StatusCode.OK, Reply.ResponseFieldNumber, answer);
-            var refusal = ApiErrors.ReplyLarge(answer.Size);
-            Refuse(refusal);
-            return refusal;
-        }
-
-        public void AnswerChange<T>(scoped in T answer)
-            where T : IAnswer, allows ref struct => replies.TryAdd(id, place, StatusCode.OK, Reply.ResponseFieldNumber, answer, isOutcome: true);
-
-        public void Refuse(ApiError refusal) =>
-            replies.Add(id, place, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
     }
 }
