@@ -1,6 +1,5 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Maintenance;
 using KvCluster.Storage.Sessions;

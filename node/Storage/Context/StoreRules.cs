@@ -1,5 +1,4 @@
 using KvCluster.Storage.DataFile;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Context;

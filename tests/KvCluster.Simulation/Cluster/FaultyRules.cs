@@ -1,7 +1,6 @@
 using KvCluster.Node.Shards;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
 

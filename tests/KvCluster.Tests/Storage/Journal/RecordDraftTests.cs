@@ -1,4 +1,3 @@
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Tests.Fuzzing;
 
@@ -44,7 +43,7 @@ public sealed class RecordDraftTests
         Assert.InRange(allocated, 100_000, 100_000 + (2 * Allocations.Context));
     }
 
-    /// <summary>The bytes are those of <see cref="RecordBody.Encode"/>, whose layout other tests pin. Bodies that share memory do not touch each other.</summary>
+    /// <summary>Their bytes are those of <see cref="RecordBody.Encode"/>, whose layout other tests pin, and those that share memory do not touch.</summary>
     [Fact]
     public void Seal_Bodies_AreThoseOfTheFormatAndStayAsTheyAre() => Seeds.Run(50, random =>
     {
