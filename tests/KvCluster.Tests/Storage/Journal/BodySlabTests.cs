@@ -91,6 +91,17 @@ public sealed class BodySlabTests
         Assert.Equal(499, sent.Count);
     }
 
+    [Fact]
+    public void ReadBodies_OfRecentRecords_GivesTheirMemoryAndNoCopy()
+    {
+        using var bench = new ReplicaBench(new(1));
+        bench.Lead(1);
+        bench.Commit(bench.Store.Log.Last.Etag);
+        var after = bench.Store.Log.Last.Etag;
+        bench.Append(request => request.Put("key"u8, new byte[500]));
+        Assert.True(bench.BodiesAfter(after).Single().Span == bench.BodiesAfter(after).Single().Span);
+    }
+
     private static VerifiedBody Seal(RecordDraft draft, RecordRef previous, int payloadBytes = PayloadBytes)
     {
         draft.Begin(payloadBytes);
