@@ -11,12 +11,10 @@ namespace KvCluster.Tests;
 /// </summary>
 internal sealed class MemoryPlaces
 {
-    /// <summary>The longest value.</summary>
-    public const int ValueBytesMax = PieceBytes;
-
     /// <summary>The bytes that are looked for: the middle of a value, so that whoever writes a little into its memory does not hide it.</summary>
     private const int SoughtBytes = 64;
 
+    /// <summary>What is read at once; a value has at most as much.</summary>
     private const int PieceBytes = 1 << 20;
 
     // What is looked for, and the piece of memory that was read. Neither is counted, so nothing of them may be anywhere else.
