@@ -151,7 +151,7 @@ internal sealed class ReplicaCore
     private Leader? Leader => _leadership.Leader;
 
     // All effects of the step before are performed.
-    private void CheckJournal(in JournalRecord last, in JournalRecord durable)
+    private void CheckJournal(in RecordRef last, in RecordRef durable)
     {
         Invariant.Check(durable.Etag <= last.Etag && _context.Committed <= last.Etag, $"The journal ends at {last.Name}; "
             + $"{durable.Name} is durable and {_context.Committed} committed.");

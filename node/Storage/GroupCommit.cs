@@ -1,7 +1,5 @@
-using System.Buffers;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Maintenance;
 using KvCluster.Storage.Sessions;
@@ -29,12 +27,10 @@ internal sealed class GroupCommit
     private readonly SpaceWatch _space;
     private readonly ShardClock _shardClock;
     private readonly PendingAnswers _answers;
+    private readonly RecordDraft _draft = new();
     private readonly MergedTransaction _transaction;
     private readonly LifeEnds _lives;
     private IStoreEvents? _events;
-
-    /// <summary>Has room for further bodies. Left to the collector at the end, like all whose bodies are not dropped.</summary>
-    private BodySlab? _bodies;
 
     /// <summary>Appends nothing until <see cref="Lead"/>.</summary>
     /// <param name="context">The shard's executors, clock and bounds.</param>
@@ -57,7 +53,7 @@ internal sealed class GroupCommit
         _answers = new PendingAnswers(requests.Answers);
         _lives = new LifeEnds(context, shardClock, requests.Prefetch, OnLifeDue);
         var ahead = new ReadAhead(requests.Prefetch, context.Writer, OnRequestRead);
-        _transaction = new MergedTransaction(requests.Queue, requests.Answers, _answers, _lives, ahead, context.Time, context.Options);
+        _transaction = new MergedTransaction(requests.Queue, requests.Answers, _answers, _lives, ahead, _draft.Operations, context.Time, context.Options);
     }
 
     /// <summary>Whether this replica leads.</summary>
@@ -125,8 +121,9 @@ internal sealed class GroupCommit
             var batch = _pages.Begin();
             _lives.Begin(batch, _log.OwnEpoch!.Value);
             _transaction.BeginLeadership();
+            _draft.Begin(0);
             // Its change number continues that of the journal's last record, committed or not.
-            record = Append(batch, _log.Last, RecordFlags.EpochOpen, 0, [], merged: null);
+            record = Append(batch, _log.Last, RecordFlags.EpochOpen, 0, merged: null);
         });
         return record;
     }
@@ -154,7 +151,7 @@ internal sealed class GroupCommit
         }
         finally
         {
-            _transaction.End();
+            _draft.End();
         }
         Answer();
         _lives.Arm();
@@ -253,15 +250,16 @@ internal sealed class GroupCommit
         var bytesMax = _durable.UnsettledCount == 0 ? _context.Options.BatchBytes : _context.Options.BatchBytesUnderLoad;
         _shardClock.Step(wallTime);
         var recordBytesLeft = _space.BytesLeft(_durable.BytesInFlight);
+        _draft.Begin((int)Math.Min(_requests.Queue.Bytes, bytesMax));
         _transaction.Collect(
             batch, last.Etag, new Etag(epoch, last.Change + 1), _shardClock.Microseconds, bytesMax, Math.Min(_memory.PagesMax(), _space.PagesLeft),
             recordBytesLeft);
         if (_transaction.OperationCount > 0)
-            return Append(batch, last, RecordFlags.None, _transaction.OperationCount, _transaction.Payload, _transaction);
-        if (_transaction.Payload.Length > 0)
-            return Append(batch, last, RecordFlags.ResultOnly, 0, _transaction.Payload, _transaction);
+            return Append(batch, last, RecordFlags.None, _transaction.OperationCount, _transaction);
+        if (_draft.Operations.Count > 0)
+            return Append(batch, last, RecordFlags.ResultOnly, 0, _transaction);
         if (recordBytesLeft is null && IsOpen && _lives.IsTimeDue)
-            return Append(batch, last, RecordFlags.Control, 0, [], merged: null);
+            return Append(batch, last, RecordFlags.Control, 0, merged: null);
         _roots.Abort(batch);
         return default;
     }
@@ -270,10 +268,12 @@ internal sealed class GroupCommit
     /// Passes a batch's record to the journal, applies what the transaction has left while the disk writes it, and seals the batch. Nothing that the journal's
     /// threads complete is handled before, because that needs this executor.
     /// </summary>
-    private RecordRef Append(
-        WriteBatch batch, in RecordRef previous, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload, MergedTransaction? merged)
+    private RecordRef Append(WriteBatch batch, in RecordRef previous, RecordFlags flags, int operationCount, MergedTransaction? merged)
     {
-        var body = SealBody(previous, flags, operationCount, payload);
+        var (epoch, shardTime) = (_log.OwnEpoch!.Value, _shardClock.Microseconds);
+        var wallTime = HasShardTimes ? _shardClock.WallMicroseconds : shardTime;
+        flags |= HasShardTimes ? RecordFlags.ShardTime : RecordFlags.None;
+        var body = _draft.Seal(previous, flags, epoch, operationCount, wallTime, shardTime, _context.Options.CompressRecords);
         var record = body.Record;
         // The observer is told before a journal lane can complete the record.
         if (merged is not null && _context.Observer.IsWatching)
@@ -281,29 +281,10 @@ internal sealed class GroupCommit
         _log.Append(body);
         merged?.ApplyLeft(batch);
         _lives.Saw(batch);
-        batch.ShardTime = _shardClock.Microseconds;
+        batch.ShardTime = shardTime;
         if (HasShardTimes)
-            batch.WallTime = _shardClock.WallMicroseconds;
+            batch.WallTime = wallTime;
         _roots.Seal(batch, record.Etag);
         return record;
-    }
-
-    private VerifiedBody SealBody(in RecordRef previous, RecordFlags flags, int operationCount, ReadOnlySpan<byte> operations)
-    {
-        var (epoch, shardTime) = (_log.OwnEpoch!.Value, _shardClock.Microseconds);
-        var wallTime = HasShardTimes ? _shardClock.WallMicroseconds : shardTime;
-        flags |= HasShardTimes ? RecordFlags.ShardTime : RecordFlags.None;
-        var rented = _context.Options.CompressRecords && RecordPayload.MayPay(operations) ? ArrayPool<byte>.Shared.Rent(operations.Length) : null;
-        try
-        {
-            var length = rented is null ? 0 : RecordPayload.Compress(operations, rented);
-            var payload = length == 0 ? operations : rented.AsSpan(0, length);
-            return VerifiedBody.Seal(ref _bodies, previous, length == 0 ? flags : flags | RecordFlags.Lz4, epoch, operationCount, wallTime, payload, shardTime);
-        }
-        finally
-        {
-            if (rented is not null)
-                ArrayPool<byte>.Shared.Return(rented);
-        }
     }
 }

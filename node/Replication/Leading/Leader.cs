@@ -110,7 +110,7 @@ internal sealed class Leader
     public void Asked() => _heartbeats.Asked();
 
     /// <summary>A record of this epoch was appended here. The first one is the epoch-open record.</summary>
-    public void OnAppended(JournalRecord record)
+    public void OnAppended(RecordRef record)
     {
         Invariant.Check(record.Etag.Epoch == Epoch, $"Record {record.Name} was appended while leading epoch {Epoch}.");
         Invariant.Check(record.Etag > record.Previous && record.Name == _context.Journal.Last.Name, $"Record {record.Name} was appended to a journal that ends "

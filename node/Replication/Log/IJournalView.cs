@@ -9,10 +9,10 @@ namespace KvCluster.Replication.Log;
 internal interface IJournalView
 {
     /// <summary>The newest record appended, durable or not; the default before the first record.</summary>
-    JournalRecord Last { get; }
+    RecordRef Last { get; }
 
     /// <summary>The last record of the longest prefix whose writes have all completed.</summary>
-    JournalRecord Durable { get; }
+    RecordRef Durable { get; }
 
     /// <summary>The shard time, in microseconds, that a record would have now. Only while this replica leads and its first record is appended.</summary>
     long ShardTimeUs { get; }
@@ -21,10 +21,10 @@ internal interface IJournalView
     /// Finds the record with exactly this etag. The record before the oldest one kept (the one that a checkpoint or snapshot covers) is found
     /// too, and so is <see cref="Etag.None"/> in a journal that starts at the beginning.
     /// </summary>
-    bool TryFind(Etag etag, out JournalRecord record);
+    bool TryFind(Etag etag, out RecordRef record);
 
     /// <summary>Finds the greatest record whose etag is at most this one. False if the journal no longer reaches back that far.</summary>
-    bool TryFindAtOrBefore(Etag etag, out JournalRecord record);
+    bool TryFindAtOrBefore(Etag etag, out RecordRef record);
 
     /// <summary>
     /// Checks magic, length and checksum of a body received from a peer and reads its header. False if it is damaged; nothing of it may then be used.

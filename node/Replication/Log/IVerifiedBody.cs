@@ -7,5 +7,5 @@ namespace KvCluster.Replication.Log;
 internal interface IVerifiedBody
 {
     /// <summary>Its header and checksum.</summary>
-    JournalRecord Record { get; }
+    RecordRef Record { get; }
 }

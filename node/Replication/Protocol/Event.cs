@@ -36,7 +36,7 @@ internal abstract record Event
     }
 
     /// <summary>The leader's own store appended a record: the epoch-open record right after <see cref="Effect.StartLeading"/>, batches later.</summary>
-    internal sealed record RecordAppended(JournalRecord Record) : Event;
+    internal sealed record RecordAppended(RecordRef Record) : Event;
 
     /// <summary>
     /// Answer to <see cref="Effect.SendBodies"/>: bodies up to and including <paramref name="Last"/> were sent. If that equals the effect's

@@ -127,7 +127,6 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         while (true)
         {
             output.Cancellation.ThrowIfCancellationRequested();
-            var after = watcher.Taken;
             ApiError? end = null;
             switch (watcher.Hub.Next(watcher, MessageBytesMin, runs, out var position))
             {
@@ -135,7 +134,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
                     end = ApiErrors.LeaderSilent(output.Shard.Route, lookup.Node);
                     break;
                 case WatchStep.Send:
-                    end = await SendAsync(output, after, position, runs).ConfigureAwait(false);
+                    end = await SendAsync(output, position, runs).ConfigureAwait(false);
                     break;
                 case WatchStep.CatchUp:
                     end = await CatchUpAsync(output).ConfigureAwait(false);
@@ -153,7 +152,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     }
 
     // The events that the hub has for a watcher, unless there is no room. Then they stay with the hub, which forgets them when it has newer ones.
-    private async Task<ApiError?> SendAsync(Output output, Etag after, Etag position, List<WatchRun> runs)
+    private async Task<ApiError?> SendAsync(Output output, Etag position, List<WatchRun> runs)
     {
         var (watcher, query, shard) = (output.Watcher, output.Query, output.Shard.InLineage);
         var bytes = WatchMessages.SizeOf(shard, runs, query);
@@ -167,7 +166,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         {
             if (!watcher.Hub.TryTake(watcher, runs, position))
                 return null;
-            return await WriteAsync(output, Encode(output, after, position, runs, bytes, isOfJournal: false)).ConfigureAwait(false);
+            return await WriteAsync(output, Encode(output, position, runs, bytes, isOfJournal: false)).ConfigureAwait(false);
         }
         finally
         {
@@ -206,7 +205,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
                 hubs.CatchUps.Release();
             }
             if (page is { State: TailState.Read })
-                return await SendPageAsync(output, before, page, beginning, entries).ConfigureAwait(false);
+                return await SendPageAsync(output, page, beginning, entries).ConfigureAwait(false);
         }
         finally
         {
@@ -233,7 +232,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     }
 
     // In messages of about the usual size, each with the position of its last record. A caller that is far behind is also told how far it has come.
-    private async Task<ApiError?> SendPageAsync(Output output, Etag after, CaughtUp page, SentBeginning? beginning, EntriesRead? entries)
+    private async Task<ApiError?> SendPageAsync(Output output, CaughtUp page, SentBeginning? beginning, EntriesRead? entries)
     {
         var runs = new List<WatchRun>();
         var bytes = 0L;
@@ -243,12 +242,10 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             {
                 if (runs.Count > 0 && bytes + run.Batch.Bytes > MessageBytesMin)
                 {
-                    var position = runs[^1].Batch.Etag;
-                    if (await WriteAsync(output, EncodePage(output, after, position, runs, beginning), entries).ConfigureAwait(false) is { } end)
+                    if (await WriteAsync(output, EncodePage(output, runs[^1].Batch.Etag, runs, beginning), entries).ConfigureAwait(false) is { } end)
                         return end;
                     runs.Clear();
                     bytes = 0;
-                    after = position;
                 }
                 bytes += run.Batch.Bytes;
             }
@@ -257,21 +254,21 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         if (runs.Count == 0 && output.IsVerified && clock.GetElapsedTime(output.WrittenTimestamp) < BookmarkAge)
             return null;
         output.IsVerified = true;
-        return await WriteAsync(output, EncodePage(output, after, page.Position, runs, beginning), entries).ConfigureAwait(false);
+        return await WriteAsync(output, EncodePage(output, page.Position, runs, beginning), entries).ConfigureAwait(false);
     }
 
-    private static MessageBytes EncodePage(Output output, Etag after, Etag position, List<WatchRun> runs, SentBeginning? beginning) => beginning is { } sent
+    private static MessageBytes EncodePage(Output output, Etag position, List<WatchRun> runs, SentBeginning? beginning) => beginning is { } sent
         ? WatchMessages.EncodeInitial(output.Shard.InLineage, new EntriesSent(position, sent.Through), runs, output.Query)
-        : Encode(output, after, position, runs, WatchMessages.SizeOf(output.Shard.InLineage, runs, output.Query), isOfJournal: true);
+        : Encode(output, position, runs, WatchMessages.SizeOf(output.Shard.InLineage, runs, output.Query), isOfJournal: true);
 
-    // A large message is encoded once for all watchers that send it.
-    private static MessageBytes Encode(Output output, Etag after, Etag position, List<WatchRun> runs, int bytes, bool isOfJournal)
+    // A large message is encoded once for all watchers that send its events.
+    private static MessageBytes Encode(Output output, Etag position, List<WatchRun> runs, int bytes, bool isOfJournal)
     {
         var (shard, query) = (output.Shard.InLineage, output.Query);
         return bytes < SharedBytesMin
             ? WatchMessages.Encode(shard, position, runs, query)
             : output.Watcher.Hub.Share(
-                new WatchPart(query.Range, after, position, query.Options, isOfJournal), bytes, () => WatchMessages.Encode(shard, position, runs, query));
+                new WatchPart(runs, position, query.Options, isOfJournal), bytes, () => WatchMessages.Encode(shard, position, runs, query));
     }
 
     /// <summary>

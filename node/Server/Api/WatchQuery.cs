@@ -23,8 +23,8 @@ internal sealed class WatchQuery
 
     public bool WithSets { get; private init; }
 
-    /// <summary>What a message has that the query asks for. Messages for queries with the same options about the same events are equal.</summary>
-    public int Options => (KeysOnly ? 1 : 0) | (WithPrevious ? 2 : 0) | (WithSets ? 4 : 0);
+    /// <summary>What a message tells of its events. Messages for queries with the same options about the same events are equal.</summary>
+    public int Options => (KeysOnly ? 1 : 0) | (WithPrevious ? 2 : 0);
 
     /// <summary>Reads a request, or says why it is refused.</summary>
     /// <exception cref="MalformedMessageException">The bytes are not a request.</exception>

@@ -113,7 +113,7 @@ internal sealed class EffectPerformer(
         // report a broken invariant.
         if (opened.BodyBytes == 0)
             throw new StoreStoppedException(Store.Life.Failure);
-        atOnce.Enqueue(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(opened)));
+        atOnce.Enqueue(new Event.RecordAppended(opened));
     }
 
     private void StopLeading()

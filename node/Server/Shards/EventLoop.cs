@@ -117,7 +117,7 @@ internal sealed class EventLoop(
         while (published.IsServing && journal.Store.Writes.CanAppend && journal.Store.Writes.HasWork && !LeavesFullDisk()
             && journal.Store.Writes.TryAppendBatch(context.Clock.GetUtcNow(), out var record))
         {
-            Step(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(record)));
+            Step(new Event.RecordAppended(record));
         }
     }
 

@@ -2,7 +2,6 @@ using System.Diagnostics.CodeAnalysis;
 using Google.Protobuf;
 using KvCluster.Replication.Log;
 using KvCluster.Storage;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 
 namespace KvCluster.Node.Shards;
@@ -22,27 +21,24 @@ internal sealed class ReplicaJournalView(ReplicaStore store) : IJournalView
         set => _store = value;
     }
 
-    public JournalRecord Last => ToJournalRecord(Store.Log.Last);
+    public RecordRef Last => Store.Log.Last;
 
-    public JournalRecord Durable => ToJournalRecord(Store.Durable.Last);
+    public RecordRef Durable => Store.Durable.Last;
 
     public long ShardTimeUs => Store.Writes.ShardTime;
 
-    public static JournalRecord ToJournalRecord(in RecordRef record) =>
-        new(record.Etag, record.Checksum, record.Previous, record.PreviousChecksum, record.BodyBytes);
-
-    public bool TryFind(Etag etag, out JournalRecord record)
+    public bool TryFind(Etag etag, out RecordRef record)
     {
-        var found = Store.Reader.TryFind(etag, out var stored);
-        record = found ? ToJournalRecord(stored) : default;
-        return found;
+        var isFound = Store.Reader.TryFind(etag, out var found);
+        record = isFound ? found : default;
+        return isFound;
     }
 
-    public bool TryFindAtOrBefore(Etag etag, out JournalRecord record)
+    public bool TryFindAtOrBefore(Etag etag, out RecordRef record)
     {
-        var found = Store.Reader.TryFindAtOrBefore(etag, out var stored);
-        record = found ? ToJournalRecord(stored) : default;
-        return found;
+        var isFound = Store.Reader.TryFindAtOrBefore(etag, out var found);
+        record = isFound ? found : default;
+        return isFound;
     }
 
     public bool TryVerify(ByteString body, [NotNullWhen(true)] out IVerifiedBody? verified)
@@ -57,6 +53,6 @@ internal sealed class ReplicaJournalView(ReplicaStore store) : IJournalView
     {
         public VerifiedBody Body => body;
 
-        public JournalRecord Record { get; } = ToJournalRecord(body.Record);
+        public RecordRef Record => body.Record;
     }
 }

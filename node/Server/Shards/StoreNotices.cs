@@ -3,7 +3,6 @@ using KvCluster.Replication;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
-using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Node.Shards;
 

@@ -4,7 +4,6 @@ using System.Diagnostics;
 using KvCluster.Internal.V1;
 using KvCluster.Replication.Log;
 using KvCluster.Storage.Context;
-using KvCluster.Storage.Encoding;
 using KvCluster.Telemetry;
 
 namespace KvCluster.Node.Telemetry;

@@ -219,13 +219,13 @@ internal sealed class WatchHub : IDisposable
     }
 
     /// <summary>
-    /// The message of some events, for all watchers of a range that send it with the same options. It is made once, and kept until the next <see cref="Look"/>.
-    /// Whoever gets it returns it.
+    /// The message of some events, for all watchers that send these with the same options. It is made once, and kept until the next <see cref="Look"/>. Whoever
+    /// gets it returns it.
     /// </summary>
     /// <param name="part">What it has.</param>
     /// <param name="bytes">Its size.</param>
     /// <param name="encode">Makes it.</param>
-    public MessageBytes Share(in WatchPart part, int bytes, Func<MessageBytes> encode)
+    public MessageBytes Share(WatchPart part, int bytes, Func<MessageBytes> encode)
     {
         SharedMessage? shared;
         IReadOnlyList<SharedMessage> forgotten = [];

@@ -23,7 +23,7 @@ internal sealed record WatchLimits(long JournalBytesMax, Func<long> KeptBytesMax
     /// </summary>
     public const int CatchUpsMax = 4;
 
-    /// <summary>Bytes of encoded messages that a hub keeps for the next watcher of the same range, unless one alone has more.</summary>
+    /// <summary>Bytes of encoded messages that a hub keeps for the next watcher of the same events, unless one alone has more.</summary>
     public const long SharedBytesMax = 4 << 20;
 
     // Bytes of decoded events that all hubs keep together, and one of them at most and at least.

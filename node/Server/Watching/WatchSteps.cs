@@ -33,13 +33,22 @@ internal sealed record CaughtUp(TailState State, Etag Oldest, Etag Position, Lis
 /// <param name="Until">The state that the rest is read in. Changes of the keys sent are read up to here.</param>
 internal readonly record struct SentBeginning(WatchedRange Keys, ReadOnlyMemory<byte> Through, Etag Until);
 
-/// <summary>What a message has: the events of a range between two positions.</summary>
-/// <param name="Range">The range.</param>
-/// <param name="After">The position before the events.</param>
-/// <param name="Until">The position with them.</param>
-/// <param name="Options">What is left out.</param>
-/// <param name="IsOfJournal">Whether the events were read from the journal, which does not tell what they replaced.</param>
-internal readonly record struct WatchPart(WatchedRange Range, Etag After, Etag Until, int Options, bool IsOfJournal);
+/// <summary>What a message has. Messages with the same events are the same, whatever the ranges of their watchers. Compared by content; immutable.</summary>
+/// <param name="runs">The events, of which it keeps nothing but their places in their records.</param>
+/// <param name="position">The position with them.</param>
+/// <param name="options">What is left out.</param>
+/// <param name="isOfJournal">Whether the events were read from the journal, which does not tell what they replaced.</param>
+internal sealed class WatchPart(IEnumerable<WatchRun> runs, Etag position, int options, bool isOfJournal) : IEquatable<WatchPart>
+{
+    private readonly (Etag Record, int First, int Count)[] _runs = [.. runs.Select(static run => (run.Batch.Etag, run.First, run.Count))];
+    private readonly (Etag Position, int Options, bool IsOfJournal) _rest = (position, options, isOfJournal);
+
+    public bool Equals(WatchPart? other) => other is not null && _rest == other._rest && _runs.AsSpan().SequenceEqual(other._runs);
+
+    public override bool Equals(object? obj) => Equals(obj as WatchPart);
+
+    public override int GetHashCode() => HashCode.Combine(_rest, _runs.Length, _runs.FirstOrDefault());
+}
 
 /// <summary>What was read of the journal, for all watchers that are behind at one position.</summary>
 /// <param name="store">Whose journal.</param>

@@ -1,5 +1,4 @@
 using KvCluster.Storage.Control;
-using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Context;
 

@@ -1,5 +1,3 @@
-using KvCluster.Storage.Encoding;
-
 namespace KvCluster.Storage.Context;
 
 /// <summary>

@@ -1,7 +1,6 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.DataFile;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Threads;

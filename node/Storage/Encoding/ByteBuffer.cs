@@ -1,43 +1,72 @@
 namespace KvCluster.Storage.Encoding;
 
-/// <summary>A growing array that is written at its end and reused. Not thread-safe.</summary>
-internal sealed class ByteBuffer(int capacity)
+/// <summary>A growing array that is written at its end and reused, or memory of somebody else as far as it goes. Not thread-safe.</summary>
+internal sealed class ByteBuffer
 {
-    private byte[] _bytes = GC.AllocateUninitializedArray<byte>(capacity);
+    private readonly int _capacity;
+    private readonly int _front;
+    private readonly int _back;
+
+    /// <summary>What is written is between start and end, and may go on to the limit.</summary>
+    private byte[] _bytes;
+    private int _start;
+    private int _end;
+    private int _limit;
+
+    /// <param name="capacity">Bytes for which it has room at first, and again after a <see cref="Clear"/> of much.</param>
+    /// <param name="front">Bytes that stay free before what is written.</param>
+    /// <param name="back">Bytes that stay free behind it.</param>
+    public ByteBuffer(int capacity, int front = 0, int back = 0)
+    {
+        (_capacity, _front, _back) = (capacity, front, back);
+        _bytes = GC.AllocateUninitializedArray<byte>(front + capacity + back);
+        (_start, _end, _limit) = (front, front, front + capacity);
+    }
 
     /// <summary>Bytes written.</summary>
-    public int Count { get; private set; }
+    public int Count => _end - _start;
 
-    /// <summary>Bytes allocated.</summary>
-    public int Capacity => _bytes.Length;
+    /// <summary>Bytes for which there is room, with those written.</summary>
+    public int Capacity => _limit - _start;
 
     /// <summary>What was written.</summary>
-    public ReadOnlySpan<byte> Written => _bytes.AsSpan(0, Count);
+    public ReadOnlySpan<byte> Written => _bytes.AsSpan(_start, Count);
+
+    /// <summary>What was written, with the free bytes before and behind it.</summary>
+    public ArraySegment<byte> Whole => new(_bytes, _start - _front, _front + Count + _back);
 
     /// <summary>Discards what was written. Keeps the array unless it is larger than <paramref name="capacityMax"/>.</summary>
     public void Clear(int capacityMax)
     {
-        Count = 0;
-        if (_bytes.Length > capacityMax)
-            _bytes = GC.AllocateUninitializedArray<byte>(capacity);
+        if (Capacity > capacityMax)
+            MoveTo(GC.AllocateUninitializedArray<byte>(_front + _capacity + _back));
+        _end = _start;
+    }
+
+    /// <summary>Discards what was written and goes on in other memory, of which all that it leaves free is a part.</summary>
+    public void MoveTo(ArraySegment<byte> memory)
+    {
+        Invariant.Check(memory.Count >= _front + _back, $"{memory.Count} bytes have no room for {_front} free ones before and {_back} behind what is written.");
+        (_bytes, _start, _limit) = (memory.Array!, memory.Offset + _front, memory.Offset + memory.Count - _back);
+        _end = _start;
     }
 
     /// <summary>Makes space for at least <paramref name="bytes"/> more. Pass the bytes actually used to <see cref="Advance"/>.</summary>
     public Span<byte> Reserve(int bytes)
     {
-        if (_bytes.Length - Count < bytes)
+        if (_limit - _end < bytes)
             Grow(bytes);
-        return _bytes.AsSpan(Count);
+        return _bytes.AsSpan(_end, _limit - _end);
     }
 
     /// <summary>Counts bytes that were written into the span from <see cref="Reserve"/>.</summary>
-    public void Advance(int bytes) => Count += bytes;
+    public void Advance(int bytes) => _end += bytes;
 
     /// <summary>Appends bytes.</summary>
     public void Append(ReadOnlySpan<byte> bytes)
     {
         bytes.CopyTo(Reserve(bytes.Length));
-        Count += bytes.Length;
+        _end += bytes.Length;
     }
 
     /// <summary>Appends a number as a <see cref="Varint"/>.</summary>
@@ -45,9 +74,11 @@ internal sealed class ByteBuffer(int capacity)
 
     private void Grow(int bytes)
     {
-        var larger = GC.AllocateUninitializedArray<byte>(Math.Max(checked(Count + bytes), _bytes.Length * 2));
-        Written.CopyTo(larger);
-        _bytes = larger;
+        // A little more than much, because something short often follows, for which all of it would be copied again.
+        var room = Math.Max(checked(Count + bytes + (bytes / 64)), Capacity * 2);
+        var larger = GC.AllocateUninitializedArray<byte>(_front + room + _back);
+        Written.CopyTo(larger.AsSpan(_front));
+        (_bytes, _start, _end, _limit) = (larger, _front, _front + Count, _front + room);
     }
 
     /// <summary>Appends a length and the bytes.</summary>

@@ -1,5 +1,4 @@
 using KvCluster.Storage.Control;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Recovery;

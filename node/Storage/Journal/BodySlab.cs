@@ -9,7 +9,7 @@ namespace KvCluster.Storage.Journal;
 /// </summary>
 internal sealed class BodySlab
 {
-    /// <summary>The longest body that shares a slab. A longer one has memory of its own, of which less is made per operation.</summary>
+    /// <summary>The longest body for which a slab is begun. A longer one has memory of its own, of which less is made per operation.</summary>
     public const int BodyBytesMax = SlabBytes / 4;
 
     /// <summary>Some batches of small puts. A store that writes little has one.</summary>
@@ -36,11 +36,16 @@ internal sealed class BodySlab
         return slab;
     }
 
-    /// <summary>Memory for a body, with undefined content; <see cref="Release"/> returns it. Empty if there is not enough left.</summary>
+    /// <summary>What is left for further bodies, with undefined content.</summary>
+    public ArraySegment<byte> Rest => new(_bytes, _taken, SlabBytes - _taken);
+
+    /// <summary>Whether memory is a part of it.</summary>
+    public bool Has(ArraySegment<byte> memory) => memory.Array == _bytes;
+
+    /// <summary>Takes the beginning of <see cref="Rest"/> for a body; <see cref="Release"/> returns it.</summary>
     public Memory<byte> Take(int bytes)
     {
-        if (bytes > SlabBytes - _taken)
-            return default;
+        Invariant.Check(bytes <= SlabBytes - _taken, $"A body of {bytes} bytes was to be in a slab that has {SlabBytes - _taken} left.");
         _users++;
         _taken += bytes;
         return _bytes.AsMemory(_taken - bytes, bytes);

@@ -1,5 +1,4 @@
 using KvCluster.Storage.Context;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Journal;

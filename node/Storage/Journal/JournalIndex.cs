@@ -1,5 +1,3 @@
-using KvCluster.Storage.Encoding;
-
 namespace KvCluster.Storage.Journal;
 
 /// <summary>The records of the live journal in etag order, with the newest bodies in memory. Writer executor only.</summary>

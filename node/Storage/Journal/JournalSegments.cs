@@ -1,7 +1,6 @@
 using System.Collections.Concurrent;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Threads;
 

@@ -1,6 +1,5 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Threads;
 

@@ -80,7 +80,10 @@ internal static class RecordBody
         BinaryPrimitives.ReadInt64LittleEndian(body[(HasShardTime(body) ? HeaderBytes : 64)..]);
 
     /// <summary>The payload of a whole body: the encoded operations, which may be compressed.</summary>
-    public static Range Payload(ReadOnlySpan<byte> body) => (HeaderBytes + (HasShardTime(body) ? ShardTimeBytes : 0))..^TrailerBytes;
+    public static Range Payload(ReadOnlySpan<byte> body) => PayloadStart(Flags(body))..^TrailerBytes;
+
+    /// <summary>Bytes before the payload of a body with these flags.</summary>
+    public static int PayloadStart(RecordFlags flags) => HeaderBytes + ((flags & RecordFlags.ShardTime) == 0 ? 0 : ShardTimeBytes);
 
     /// <summary>Number of operations in the payload.</summary>
     public static int OperationCount(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt32LittleEndian(body[12..]);
@@ -102,18 +105,18 @@ internal static class RecordBody
         ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record, long shardTimeMicroseconds = 0)
     {
         var body = GC.AllocateUninitializedArray<byte>(BytesOf(payload.Length, flags));
-        Encode(body, previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out record, shardTimeMicroseconds);
+        payload.CopyTo(body.AsSpan(PayloadStart(flags)));
+        Seal(body, previous, flags, epoch, operationCount, wallTimeMicroseconds, out record, shardTimeMicroseconds);
         return body;
     }
 
     /// <summary>The length of a body with a payload of this length.</summary>
-    public static int BytesOf(int payloadBytes, RecordFlags flags) =>
-        HeaderBytes + ((flags & RecordFlags.ShardTime) == 0 ? 0 : ShardTimeBytes) + payloadBytes + TrailerBytes;
+    public static int BytesOf(int payloadBytes, RecordFlags flags) => PayloadStart(flags) + payloadBytes + TrailerBytes;
 
-    /// <summary>The same in memory of <see cref="BytesOf"/> bytes.</summary>
-    public static void Encode(
-        Span<byte> body, in RecordRef previous, RecordFlags flags,
-        ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record, long shardTimeMicroseconds = 0)
+    /// <summary>The same in memory of <see cref="BytesOf"/> bytes that has the payload in its place: writes what is before and behind it.</summary>
+    public static void Seal(
+        Span<byte> body, in RecordRef previous,
+        RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, out RecordRef record, long shardTimeMicroseconds = 0)
     {
         var first = previous.Change + 1;
         var last = first + (ulong)Math.Max(operationCount, 1) - 1;
@@ -131,7 +134,6 @@ internal static class RecordBody
         BinaryPrimitives.WriteInt64LittleEndian(body[64..], wallTimeMicroseconds);
         if ((flags & RecordFlags.ShardTime) != 0)
             BinaryPrimitives.WriteInt64LittleEndian(body[HeaderBytes..], shardTimeMicroseconds);
-        payload.CopyTo(body[Payload(body)]);
         var checksum = Crc32C.Of(body[..^TrailerBytes]);
         BinaryPrimitives.WriteUInt32LittleEndian(body[^TrailerBytes..], checksum);
         record = new RecordRef(new Etag(epoch, last), previous.Etag, checksum, previous.Checksum, body.Length, flags);

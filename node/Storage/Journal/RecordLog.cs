@@ -1,6 +1,5 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
-using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Journal;
 

@@ -1,5 +1,3 @@
-using KvCluster.Storage.Encoding;
-
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
@@ -34,34 +32,31 @@ internal readonly struct VerifiedBody
         return isIntact;
     }
 
-    /// <summary>Makes the body that follows <paramref name="previous"/>.</summary>
-    /// <param name="slab">Takes the body if it has room, or is replaced. Null at first.</param>
+    /// <summary>Makes the body that follows <paramref name="previous"/> of memory that has its payload in its place. Nothing of that is copied.</summary>
+    /// <param name="memory">The body's memory, which nobody changes from here on.</param>
+    /// <param name="slab">What the memory is a part of; null if it is the body's own.</param>
     /// <param name="previous">The record it is chained to.</param>
     /// <param name="flags">Its kind.</param>
     /// <param name="epoch">The epoch it belongs to.</param>
     /// <param name="operationCount">Operations in the payload.</param>
     /// <param name="wallTimeMicroseconds">See <see cref="RecordBody"/>, as for the others.</param>
-    /// <param name="payload">The operations.</param>
     /// <param name="shardTimeMicroseconds">The shard time, if it is not in place of the wall time.</param>
     public static VerifiedBody Seal(
-        ref BodySlab? slab, in RecordRef previous,
-        RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, long shardTimeMicroseconds = 0)
+        Memory<byte> memory, BodySlab? slab, in RecordRef previous,
+        RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, long shardTimeMicroseconds)
     {
-        var length = RecordBody.BytesOf(payload.Length, flags);
-        if (length > BodySlab.BodyBytesMax)
-        {
-            var own = RecordBody.Encode(previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out var large, shardTimeMicroseconds);
-            return new VerifiedBody(large, own);
-        }
-        slab ??= BodySlab.Rent();
-        var bytes = slab.Take(length);
-        if (bytes.IsEmpty)
-        {
-            slab.Release();
-            slab = BodySlab.Rent();
-            bytes = slab.Take(length);
-        }
-        RecordBody.Encode(bytes.Span, previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out var record, shardTimeMicroseconds);
-        return new VerifiedBody(record, bytes, slab);
+        RecordBody.Seal(memory.Span, previous, flags, epoch, operationCount, wallTimeMicroseconds, out var record, shardTimeMicroseconds);
+        return new VerifiedBody(record, memory, slab);
+    }
+
+    /// <summary>The same with a payload that is elsewhere, of which it has a copy.</summary>
+    /// <param name="payload">The payload.</param>
+    /// <inheritdoc cref="Seal"/>
+    public static VerifiedBody Encode(
+        in RecordRef previous,
+        RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, long shardTimeMicroseconds)
+    {
+        var bytes = RecordBody.Encode(previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out var record, shardTimeMicroseconds);
+        return new VerifiedBody(record, bytes);
     }
 }

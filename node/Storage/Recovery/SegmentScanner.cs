@@ -1,5 +1,4 @@
 using System.Buffers;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 

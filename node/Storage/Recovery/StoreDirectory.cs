@@ -3,7 +3,6 @@ using System.Collections.Concurrent;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.DataFile;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;

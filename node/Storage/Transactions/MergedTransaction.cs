@@ -14,10 +14,9 @@ namespace KvCluster.Storage.Transactions;
 /// called when the record is on its way to the disk. Writer executor.
 /// </summary>
 internal sealed class MergedTransaction(
-    RequestQueue queue, AnswerChain chain, PendingAnswers answers, LifeEnds lives, ReadAhead ahead, TimeProvider time, StoreOptions options)
+    RequestQueue queue,
+    AnswerChain chain, PendingAnswers answers, LifeEnds lives, ReadAhead ahead, ByteBuffer payload, TimeProvider time, StoreOptions options)
 {
-    private static readonly ByteBuffer None = new(0);
-
     /// <summary>Requests between two checks of the clock, whose cost is negligible beside so many.</summary>
     private const int LookEvery = 16;
 
@@ -36,8 +35,8 @@ internal sealed class MergedTransaction(
     /// <summary>Sessions of which it is remembered when they were looked at.</summary>
     private const int SweptOwnersMax = 256;
 
-    /// <summary>Rented from <see cref="Collect"/> to <see cref="End"/>.</summary>
-    private ByteBuffer _payload = None;
+    /// <summary>The operations of the record, and the requests' results. Empty before <see cref="Collect"/>.</summary>
+    private readonly ByteBuffer _payload = payload;
     private readonly byte[] _rangeEnd = new byte[KvLimits.KeyBytesMax];
     private readonly OperationResults _operationResults = new();
     private readonly TransactionResults _results = new();
@@ -67,9 +66,6 @@ internal sealed class MergedTransaction(
     /// <summary>Operations collected that take a change.</summary>
     public int OperationCount => _operationCount;
 
-    /// <summary>The encoding of the operations, and of the requests' results. Empty when there is nothing to record.</summary>
-    public ReadOnlySpan<byte> Payload => _payload.Written;
-
     /// <summary>The trace objects of the requests collected, of those that have one.</summary>
     public IReadOnlyList<object> Traces => _traces;
 
@@ -78,7 +74,8 @@ internal sealed class MergedTransaction(
 
     /// <summary>
     /// Applies queued requests to a batch until the queue is empty, the payload has <paramref name="bytesMax"/> bytes, enough pages are made, or the step takes
-    /// too long. At least one request is applied if any waits, even if ending idle sessions has used the whole step.
+    /// too long. At least one request is applied if any waits, even if ending idle sessions has used the whole step. Nothing is appended to the payload when
+    /// there is nothing to record.
     /// </summary>
     /// <param name="batch">A batch on the newest root.</param>
     /// <param name="etagLast">The newest etag before the transaction.</param>
@@ -91,8 +88,6 @@ internal sealed class MergedTransaction(
     /// </param>
     public void Collect(WriteBatch batch, Etag etagLast, Etag etagFirst, long shardTime, int bytesMax, int pagesMax, long? recordBytesLeft)
     {
-        if (_payload == None)
-            _payload = PayloadPool.Rent();
         _results.Clear();
         _traces.Clear();
         Waited = TimeSpan.Zero;
@@ -140,15 +135,6 @@ internal sealed class MergedTransaction(
         RecordApplier.ApplyOperations(batch, _payload.Written[_left], _etagFirst, _shardTime, ref next, ref count);
         Invariant.Check(count == _leftCount, $"{_leftCount} puts were left to apply, and there were {count}.");
         (_leftCount, _leftPagesMax) = (0, 0);
-    }
-
-    /// <summary>The record is made, or there is none. Nothing of the transaction may be read any more.</summary>
-    public void End()
-    {
-        if (_payload == None)
-            return;
-        PayloadPool.Return(_payload);
-        _payload = None;
     }
 
     private bool HasRoom(WriteBatch batch, int bytesMax, int pagesMax)

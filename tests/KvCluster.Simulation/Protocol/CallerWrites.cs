@@ -100,7 +100,7 @@ internal sealed class CallerWrites(SimulatedProcess process, FaultyDriver driver
         }
     }
 
-    private JournalRecord AppendOwn(SimulatedWrite[] writes)
+    private RecordRef AppendOwn(SimulatedWrite[] writes)
     {
         var journal = process.Journal;
         var change = journal.Last.Etag.Change + (ulong)Math.Max(1, writes.Length);

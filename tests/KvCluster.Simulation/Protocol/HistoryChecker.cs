@@ -1,3 +1,5 @@
+using KvCluster.Replication.Log;
+
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>

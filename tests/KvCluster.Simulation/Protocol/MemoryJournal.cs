@@ -15,9 +15,9 @@ internal sealed class MemoryJournal(Random random) : IJournalView
     private LogPosition _base;
     private bool _cutting;
 
-    public JournalRecord Last => _entries.Count == 0 ? BaseRecord : _entries[^1].Record.Header;
+    public RecordRef Last => _entries.Count == 0 ? BaseRecord : _entries[^1].Record.Header;
 
-    public JournalRecord Durable
+    public RecordRef Durable
     {
         get
         {
@@ -33,11 +33,11 @@ internal sealed class MemoryJournal(Random random) : IJournalView
     /// <summary>The number of writes in progress.</summary>
     public int Writing => _entries.Count(entry => !entry.Completed);
 
-    private JournalRecord BaseRecord => new(_base.Etag, _base.Checksum, Etag.None, 0, 0);
+    private RecordRef BaseRecord => new(_base.Etag, Etag.None, _base.Checksum, 0, 0, RecordFlags.None);
 
-    public bool TryFind(Etag etag, out JournalRecord record) => TryFindAtOrBefore(etag, out record) && record.Etag == etag;
+    public bool TryFind(Etag etag, out RecordRef record) => TryFindAtOrBefore(etag, out record) && record.Etag == etag;
 
-    public bool TryFindAtOrBefore(Etag etag, out JournalRecord record)
+    public bool TryFindAtOrBefore(Etag etag, out RecordRef record)
     {
         var count = CountUpTo(etag);
         record = count > 0 ? _entries[count - 1].Record.Header : BaseRecord;

@@ -2,6 +2,7 @@ using Google.Protobuf;
 using KvCluster.Internal.V1;
 using KvCluster.Replication;
 using KvCluster.Replication.Digests;
+using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Simulation.Protocol;

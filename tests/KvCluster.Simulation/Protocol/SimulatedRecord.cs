@@ -8,9 +8,9 @@ namespace KvCluster.Simulation.Protocol;
 internal readonly record struct SimulatedWrite(int Key, long WriteId);
 
 /// <summary>A record of the simulated journal with its body: header, writes, CRC-32C.</summary>
-internal sealed record SimulatedRecord(JournalRecord Header, byte[] Body, SimulatedWrite[] Writes) : IVerifiedBody
+internal sealed record SimulatedRecord(RecordRef Header, byte[] Body, SimulatedWrite[] Writes) : IVerifiedBody
 {
-    JournalRecord IVerifiedBody.Record => Header;
+    RecordRef IVerifiedBody.Record => Header;
 
     private const int HeaderBytes = 36;
     private const int WriteBytes = 12;
@@ -29,7 +29,7 @@ internal sealed record SimulatedRecord(JournalRecord Header, byte[] Body, Simula
 
         var checksum = Checksum(body.AsSpan(0, body.Length - 4));
         BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(body.Length - 4), checksum);
-        return new SimulatedRecord(new JournalRecord(etag, checksum, previous.Etag, previous.Checksum, body.Length), body, writes);
+        return new SimulatedRecord(new RecordRef(etag, previous.Etag, checksum, previous.Checksum, body.Length, RecordFlags.None), body, writes);
     }
 
     public static bool TryParse(ReadOnlySpan<byte> body, out SimulatedRecord record)
@@ -47,8 +47,8 @@ internal sealed record SimulatedRecord(JournalRecord Header, byte[] Body, Simula
             writes[i] = new SimulatedWrite(BinaryPrimitives.ReadInt32LittleEndian(at), BinaryPrimitives.ReadInt64LittleEndian(at[4..]));
         }
 
-        var header = new JournalRecord(
-            Etag.ReadFrom(body), checksum, Etag.ReadFrom(body[16..]), BinaryPrimitives.ReadUInt32LittleEndian(body[32..]), body.Length);
+        var header = new RecordRef(
+            Etag.ReadFrom(body), Etag.ReadFrom(body[16..]), checksum, BinaryPrimitives.ReadUInt32LittleEndian(body[32..]), body.Length, RecordFlags.None);
         record = new SimulatedRecord(header, body.ToArray(), writes);
         return true;
     }

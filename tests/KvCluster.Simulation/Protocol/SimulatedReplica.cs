@@ -1,5 +1,6 @@
 using KvCluster.Internal.V1;
 using KvCluster.Replication;
+using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Simulation.Protocol;

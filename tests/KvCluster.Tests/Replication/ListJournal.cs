@@ -9,22 +9,22 @@ namespace KvCluster.Tests.Replication;
 /// </summary>
 internal sealed class ListJournal : IJournalView
 {
-    private readonly List<JournalRecord> _records = [];
-    private JournalRecord _base;
+    private readonly List<RecordRef> _records = [];
+    private RecordRef _base;
     private int _durable;
 
-    public JournalRecord Last => _records.Count == 0 ? _base : _records[^1];
+    public RecordRef Last => _records.Count == 0 ? _base : _records[^1];
 
-    public JournalRecord Durable => _durable == 0 ? _base : _records[_durable - 1];
+    public RecordRef Durable => _durable == 0 ? _base : _records[_durable - 1];
 
     public long ShardTimeUs => 0;
 
-    public static byte[] Body(JournalRecord record) =>
+    public static byte[] Body(RecordRef record) =>
         [(byte)record.Etag.Epoch, (byte)record.Etag.Change, (byte)record.Previous.Epoch, (byte)record.Previous.Change];
 
-    public JournalRecord Append(ulong epoch, ulong change)
+    public RecordRef Append(ulong epoch, ulong change)
     {
-        var record = new JournalRecord(new Etag(epoch, change), (uint)epoch, Last.Etag, Last.Checksum, 4);
+        var record = new RecordRef(new Etag(epoch, change), Last.Etag, (uint)epoch, Last.Checksum, 4, RecordFlags.None);
         _records.Add(record);
         return record;
     }
@@ -37,13 +37,13 @@ internal sealed class ListJournal : IJournalView
         _durable = Math.Min(_durable, _records.Count);
     }
 
-    public bool TryFind(Etag etag, out JournalRecord record)
+    public bool TryFind(Etag etag, out RecordRef record)
     {
         record = etag == _base.Etag ? _base : _records.Find(candidate => candidate.Etag == etag);
         return record.Etag == etag;
     }
 
-    public bool TryFindAtOrBefore(Etag etag, out JournalRecord record)
+    public bool TryFindAtOrBefore(Etag etag, out RecordRef record)
     {
         var index = _records.FindLastIndex(candidate => candidate.Etag <= etag);
         record = index < 0 ? _base : _records[index];
@@ -51,10 +51,10 @@ internal sealed class ListJournal : IJournalView
     }
 
     /// <summary>The records after <paramref name="after"/>, in order.</summary>
-    public IEnumerable<JournalRecord> Behind(Etag after) => _records.Where(record => record.Etag > after);
+    public IEnumerable<RecordRef> Behind(Etag after) => _records.Where(record => record.Etag > after);
 
     /// <summary>Makes the journal begin after this record, as a checkpoint does that covers it.</summary>
-    public void Trim(JournalRecord covers)
+    public void Trim(RecordRef covers)
     {
         var dropped = _records.RemoveAll(record => record.Etag <= covers.Etag);
         _durable = Math.Max(0, _durable - dropped);
@@ -66,14 +66,16 @@ internal sealed class ListJournal : IJournalView
     {
         _records.Clear();
         _durable = 0;
-        _base = new JournalRecord(covers.Etag, covers.Checksum, Etag.None, 0, 4);
+        _base = new RecordRef(covers.Etag, Etag.None, covers.Checksum, 0, 4, RecordFlags.None);
     }
 
     public bool TryVerify(ByteString body, [NotNullWhen(true)] out IVerifiedBody? verified)
     {
-        verified = body.Length == 4 ? new Verified(new JournalRecord(new Etag(body[0], body[1]), body[0], new Etag(body[2], body[3]), body[2], 4)) : null;
+        verified = body.Length == 4
+            ? new Verified(new RecordRef(new Etag(body[0], body[1]), new Etag(body[2], body[3]), body[0], body[2], 4, RecordFlags.None))
+            : null;
         return verified is not null;
     }
 
-    private sealed record Verified(JournalRecord Record) : IVerifiedBody;
+    private sealed record Verified(RecordRef Record) : IVerifiedBody;
 }

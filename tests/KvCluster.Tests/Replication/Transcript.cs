@@ -1,6 +1,7 @@
 using Google.Protobuf;
 using KvCluster.Internal.V1;
 using KvCluster.Replication;
+using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
 using Event = KvCluster.Replication.Protocol.Event;
 

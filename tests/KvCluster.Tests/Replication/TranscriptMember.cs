@@ -170,7 +170,7 @@ internal sealed class TranscriptMember
 
     private ByteString DigestAt(Etag etag) => ByteString.CopyFromUtf8($"{Short(etag)}{Tree}");
 
-    private JournalRecord AppendOwn(ulong change, ulong epoch = 0)
+    private RecordRef AppendOwn(ulong change, ulong epoch = 0)
     {
         var record = _journal.Append(epoch == 0 ? Core.Epoch : epoch, change);
         _journal.Sync();

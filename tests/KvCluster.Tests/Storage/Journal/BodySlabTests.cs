@@ -1,4 +1,3 @@
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Tests.Storage.Store;
 
@@ -19,12 +18,12 @@ public sealed class BodySlabTests
     [Fact]
     public void Seal_AfterAllBodiesOfASlabWereDropped_UsesItAgain()
     {
-        BodySlab? slab = null;
-        var first = Seal(ref slab, default);
+        var draft = new RecordDraft();
+        var first = Seal(draft, default);
         var memory = first.Slab;
         var bodies = new List<VerifiedBody> { first };
-        while (slab == memory)
-            bodies.Add(Seal(ref slab, bodies[^1].Record));
+        while (bodies[^1].Slab == memory)
+            bodies.Add(Seal(draft, bodies[^1].Record));
         // The last one is in another slab.
         foreach (var body in bodies[..^1])
             Durable(body).Drop();
@@ -34,22 +33,22 @@ public sealed class BodySlabTests
         {
             Assert.True(others.Count < 1_000, "The slab was not used again.");
             others.Add(last.Slab!);
-            last = Seal(ref slab, last.Record);
+            last = Seal(draft, last.Record);
         }
     }
 
     [Fact]
     public void Share_BeforeTheBodyIsDropped_KeepsItsMemory()
     {
-        BodySlab? slab = null;
-        var shared = Seal(ref slab, default);
+        var draft = new RecordDraft();
+        var shared = Seal(draft, default);
         var entry = Durable(shared);
         var bytes = entry.Share();
         entry.Drop();
         var last = shared;
         for (var count = 0; count < BodiesOfAllSlabs; count++)
         {
-            var next = Seal(ref slab, last.Record);
+            var next = Seal(draft, last.Record);
             Durable(next).Drop();
             last = next;
         }
@@ -60,16 +59,14 @@ public sealed class BodySlabTests
     [Fact]
     public void Drop_OfABodyThatIsNotDurable_IsABrokenInvariant()
     {
-        BodySlab? slab = null;
-        var body = Seal(ref slab, default);
+        var body = Seal(new RecordDraft(), default);
         Assert.Throws<InvariantException>(new JournalEntry(body.Record, body.Bytes, body.Slab).Drop);
     }
 
     [Fact]
     public void Seal_LongBody_HasMemoryOfItsOwn()
     {
-        BodySlab? slab = null;
-        var body = VerifiedBody.Seal(ref slab, default, RecordFlags.None, 1, 1, 0, new byte[BodySlab.BodyBytesMax]);
+        var body = Seal(new RecordDraft(), default, BodySlab.BodyBytesMax);
         Assert.Null(body.Slab);
         Assert.True(VerifiedBody.TryVerify(body.Bytes, out _));
     }
@@ -94,8 +91,23 @@ public sealed class BodySlabTests
         Assert.Equal(499, sent.Count);
     }
 
-    private static VerifiedBody Seal(ref BodySlab? slab, RecordRef previous) =>
-        VerifiedBody.Seal(ref slab, previous, RecordFlags.None, 1, 1, 0, new byte[PayloadBytes]);
+    [Fact]
+    public void ReadBodies_OfRecentRecords_GivesTheirMemoryAndNoCopy()
+    {
+        using var bench = new ReplicaBench(new(1));
+        bench.Lead(1);
+        bench.Commit(bench.Store.Log.Last.Etag);
+        var after = bench.Store.Log.Last.Etag;
+        bench.Append(request => request.Put("key"u8, new byte[500]));
+        Assert.True(bench.BodiesAfter(after).Single().Span == bench.BodiesAfter(after).Single().Span);
+    }
+
+    private static VerifiedBody Seal(RecordDraft draft, RecordRef previous, int payloadBytes = PayloadBytes)
+    {
+        draft.Begin(payloadBytes);
+        draft.Operations.Append(new byte[payloadBytes]);
+        return draft.Seal(previous, RecordFlags.None, 1, 1, 0);
+    }
 
     private static JournalEntry Durable(VerifiedBody body) => new(body.Record, body.Bytes, body.Slab) { IsDurable = true };
 }

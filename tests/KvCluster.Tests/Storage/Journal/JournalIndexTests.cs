@@ -1,4 +1,3 @@
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 
 namespace KvCluster.Tests.Storage.Journal;

@@ -1,4 +1,3 @@
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Threads;
 

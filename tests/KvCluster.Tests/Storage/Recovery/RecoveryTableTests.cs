@@ -2,7 +2,6 @@ using KvCluster.Disk;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Recovery;

@@ -1,5 +1,4 @@
 using KvCluster.Storage;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 
 namespace KvCluster.Tests.Storage.Store;

@@ -1,6 +1,9 @@
-namespace KvCluster.Storage.Encoding;
+namespace KvCluster;
 
-/// <summary>The header and checksum of a record's body, which identify its place in the chain.</summary>
+/// <summary>
+/// The header and checksum of a record's body, which identify its place in the chain. Two journals that hold records of the same etag and checksum agree on
+/// everything up to them, because each record names its predecessor by both.
+/// </summary>
 /// <param name="Etag">(epoch, last change): the record's own etag, greater than its predecessor's.</param>
 /// <param name="Previous">The etag of the record it follows; 0 for a shard's first.</param>
 /// <param name="Checksum">CRC-32C of the body; its last four bytes.</param>
