@@ -17,7 +17,7 @@ namespace KvCluster.Node.Hosting;
 /// <param name="channelTo">Creates a connection to a node at an address; disposed by this class.</param>
 /// <param name="patience">How long to wait until the obstacles pass: another process's registration ends, the other nodes start.</param>
 /// <param name="log">Receives one line when a copy is set aside.</param>
-internal sealed class Rejoin(
+internal sealed class StartWithOldCopy(
     NodeId node, ICoordinator coordinator, CoordinatorKeys keys, Func<NodeId, string, GrpcChannel> channelTo, TimeSpan patience, ILogger log)
 {
     private const int CallsMax = 16;
