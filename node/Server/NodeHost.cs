@@ -252,9 +252,10 @@ internal sealed class NodeHost : IAsyncDisposable
         var witness = new CopyWitness(identity, shards, coordinator);
         var copies = Own(
             "the space of copies that were set aside", new CopyRelease(identity, directory, map, shards, peers, witness, coordinator, metrics, _log));
-        var examiner = new NodeDiagnostics(
-            identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files,
-            TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => fence.Refusal };
+        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files, TimeProvider.System)
+        {
+            Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => fence.Refusal
+        };
         var found = new OperatorShards(identity, shards);
         var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
@@ -294,9 +295,9 @@ internal sealed class NodeHost : IAsyncDisposable
     // While the coordinator lacks the cluster, or has an older state of it, this node tells others what it knows, and an operator may have the records rebuilt
     // through it.
     private async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(
-        ClusterEntry entry,
-        NodeDirectory directory, Uri listenPeers, ServerTls? tls, Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf,
-        Func<NodeId, string, GrpcChannel> channelTo, ILoggerFactory logs, CancellationToken cancellationToken)
+        ClusterEntry entry, NodeDirectory directory, Uri listenPeers, ServerTls? tls,
+        Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf, Func<NodeId, string, GrpcChannel> channelTo,
+        ILoggerFactory logs, CancellationToken cancellationToken)
     {
         OwnedServer? waiting = null;
         try
@@ -330,8 +331,8 @@ internal sealed class NodeHost : IAsyncDisposable
         (NodeReporter Reporter, CoordinatorRecovery Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
-        builder.Services.AddSingleton(new RecoveryService(recovery.Reporter, _options.Cluster, tls?.Files)).AddSingleton(
-            new CoordinatorService(recovery.Recovery));
+        builder.Services.AddSingleton(new RecoveryService(recovery.Reporter, _options.Cluster, tls?.Files))
+            .AddSingleton(new CoordinatorService(recovery.Recovery));
         builder.Services.AddUnreadableRequests();
         builder.Services.AddCallsUnservedYet(_options.Node, _options.Cluster);
         builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax);

@@ -66,8 +66,13 @@ internal static class CoordinatorCommands
         found.Applied,
         found.Recovery,
         Nodes = found.Nodes.Select(static node => new { node.Node, node.Answered, Error = node.Error.Length == 0 ? null : node.Error, node.Starts }),
-        Shards = found.Shards.Select(static shard => new { shard.Shard, Source = shard.Source == 0 ? (uint?)null : shard.Source,
-            Leader = shard.Leader == 0 ? (uint?)null : shard.Leader, shard.Intact, shard.Missing, shard.Generation, shard.Epoch }),
+        Shards = found.Shards.Select(static shard => new
+        {
+            shard.Shard,
+            Source = shard.Source == 0 ? (uint?)null : shard.Source,
+            Leader = shard.Leader == 0 ? (uint?)null : shard.Leader,
+            shard.Intact, shard.Missing, shard.Generation, shard.Epoch
+        }),
         found.Refusals,
     };
 }

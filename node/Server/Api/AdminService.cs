@@ -66,8 +66,9 @@ internal sealed class AdminService(
         if (request is { HasFromNode: false, HasToNode: false })
             throw ApiErrors.BadRequest("The request names neither the node of a replica to replace nor that of a new one; nothing was changed.")
                 .ToStatus().ToRpcException();
-        var asked = new Replacement(Required(request.HasShard, request.Shard), Optional(request.HasFromNode, request.FromNode), Optional(
-            request.HasToNode, request.ToNode)) { Force = request.Force };
+        var asked = new Replacement(
+            Required(request.HasShard, request.Shard), Optional(request.HasFromNode, request.FromNode),
+            Optional(request.HasToNode, request.ToNode)) { Force = request.Force };
         var operation = await replacements.StartAsync(asked).ConfigureAwait(false);
         return new ReplaceResponse { Operation = operation.Describe().State };
     }

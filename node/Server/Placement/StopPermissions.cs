@@ -94,8 +94,10 @@ internal sealed class StopPermissions(NodeIdentity identity, ShardDirectory map,
         try
         {
             using var channel = peers.ChannelTo(leader, there.PeerAddress);
-            var request = new MayStopRequest { NodeId = identity.Node,
-                KeptMs = (uint)keptTime.TotalMilliseconds, Shards = { asked.Select(static shard => shard.Value) } };
+            var request = new MayStopRequest
+            {
+                NodeId = identity.Node, KeptMs = (uint)keptTime.TotalMilliseconds, Shards = { asked.Select(static shard => shard.Value) }
+            };
             var answer = await new Internal.V1.Placement.PlacementClient(channel.Calls())
                 .MayStopAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
             var verdicts = answer.Verdicts.ToDictionary(static verdict => verdict.ShardId);

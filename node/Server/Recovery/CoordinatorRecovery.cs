@@ -129,8 +129,9 @@ internal sealed partial class CoordinatorRecovery(
                 static entry => RecordText.Parse<ShardRecord>(entry.Value!))],
             HeldStarts = held.Entries.Where(entry => entry.Key.StartsWith(keys.Nodes, StringComparison.Ordinal)
                 && entry.Key.EndsWith(CoordinatorKeys.StartsSuffix, StringComparison.Ordinal))
-                .Select(entry => (IsId: CoordinatorKeys.TryParseId(
-                    entry.Key[..^CoordinatorKeys.StartsSuffix.Length], keys.Nodes, out var id), Node: new NodeId(id), Starts: entry.Value!))
+                .Select(entry => (
+                    IsId: CoordinatorKeys.TryParseId(entry.Key[..^CoordinatorKeys.StartsSuffix.Length], keys.Nodes, out var id),
+                    Node: new NodeId(id), Starts: entry.Value!))
                 .Where(static entry => entry.IsId).ToDictionary(static entry => entry.Node, static entry => RecordText.Parse<NodeStarts>(entry.Starts)),
         };
     }

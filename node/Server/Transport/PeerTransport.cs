@@ -165,8 +165,11 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     private PeerMessage Hello() => new()
     {
-        Hello = new PeerHello { ClusterId = identity.ClusterId,
-            NodeId = identity.Node, Levels = identity.Levels.ToMessage(), Incarnation = identity.Incarnation, Lineage = identity.Lineage.ToByteString() },
+        Hello = new PeerHello
+        {
+            ClusterId = identity.ClusterId, NodeId = identity.Node, Levels = identity.Levels.ToMessage(),
+            Incarnation = identity.Incarnation, Lineage = identity.Lineage.ToByteString()
+        },
     };
 
     // Returns the other node's id.
