@@ -50,8 +50,10 @@ internal sealed class BeyondMemory
     private BeyondMemory(string directory, long limitBytes, TimeSpan time, int seed)
     {
         (_directory, _time, _random) = (directory, time, new Random(seed));
-        _options = new KvStoreOptions { MemoryBudgetBytes = Math.Max(
-            KvStoreOptions.MemoryBudgetBytesMin, limitBytes / BudgetPart), CheckpointJournalBytes = limitBytes / BudgetPart };
+        _options = new KvStoreOptions
+        {
+            MemoryBudgetBytes = Math.Max(KvStoreOptions.MemoryBudgetBytesMin, limitBytes / BudgetPart), CheckpointJournalBytes = limitBytes / BudgetPart
+        };
         _store = KvStore.Open(directory, _options);
     }
 

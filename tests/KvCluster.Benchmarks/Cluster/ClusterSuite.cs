@@ -177,8 +177,9 @@ internal static class ClusterSuite
 
     // Every key that a get may request exists. Ours are put by the library, which continues when a leader changes.
     private static Task FillAsync(ClusterTarget target, KeySpace keys) =>
-        Parallel.ForEachAsync(Enumerable.Range(0, keys.Keys.Count), new ParallelOptions { MaxDegreeOfParallelism = 128 }, async (number, _) => await target.Put(
-            number % 128, number));
+        Parallel.ForEachAsync(
+            Enumerable.Range(0, keys.Keys.Count), new ParallelOptions { MaxDegreeOfParallelism = 128 },
+            async (number, _) => await target.Put(number % 128, number));
 
     private static void Found(bool found)
     {

@@ -352,8 +352,11 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     {
         using var http = await StartAsync(Token);
         http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
-        foreach (var content in (StringContent[])[new("{}", Encoding.UTF8, "text/plain"), new("{", Encoding.UTF8, "application/json"), new(
-            "null", Encoding.UTF8, "application/json"), new("{\"key\":\"YQ==\"}", Encoding.UTF8, "application/json")])
+        foreach (var content in (StringContent[])
+        [
+            new("{}", Encoding.UTF8, "text/plain"), new("{", Encoding.UTF8, "application/json"),
+            new("null", Encoding.UTF8, "application/json"), new("{\"key\":\"YQ==\"}", Encoding.UTF8, "application/json")
+        ])
         {
             using var answer = await http.PostAsync("/api/put", content);
             Assert.Equal(HttpStatusCode.BadRequest, answer.StatusCode);
@@ -456,8 +459,11 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
             await File.WriteAllTextAsync(TokenFile, token + "\n");
         var admin = await AdminServer.StartAsync(new Uri("http://127.0.0.1:0"), NullLoggerFactory.Instance, [], CancellationToken.None);
         _running.Add(admin);
-        var options = new ConsoleOptions { Program = "a test", Endpoints = [endpoint ?? _cluster.Endpoint], Token = new AdminToken(
-            token is null ? null : TokenFile), KeysNeedToken = keysNeedToken, Hosts = new HashSet<string> { "kv.example.com" } };
+        var options = new ConsoleOptions
+        {
+            Program = "a test", Endpoints = [endpoint ?? _cluster.Endpoint], Token = new AdminToken(token is null ? null : TokenFile),
+            KeysNeedToken = keysNeedToken, Hosts = new HashSet<string> { "kv.example.com" }
+        };
         _running.Add(ClusterConsole.Add(admin, options, NullLoggerFactory.Instance)!);
         return new HttpClient { BaseAddress = new Uri(admin.Address) };
     }

@@ -105,7 +105,8 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         await _kv.WriteAsync(new V1.WriteRequest { Operations = { Put("k", "1"), Put("k", "2") } });
         Assert.Equal("2", (await GetAsync("k")).Value.ToStringUtf8());
         await EtcdAsync(async etcd => Assert.Equal(
-            StatusCode.InvalidArgument, (await Assert.ThrowsAsync<RpcException>(
+            StatusCode.InvalidArgument,
+            (await Assert.ThrowsAsync<RpcException>(
                 () => etcd.TxnAsync(new TxnRequest { Success = { EtcdPut("k", "1"), EtcdPut("k", "2") } }).ResponseAsync)).StatusCode));
     }
 
@@ -222,7 +223,8 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         var value = ByteString.CopyFrom(new byte[1_700_000]);
         await _kv.PutAsync(new PutRequest { Key = Key("k"), Value = value });
         await EtcdAsync(async etcd => Assert.Equal(
-            StatusCode.InvalidArgument, (await Assert.ThrowsAsync<RpcException>(
+            StatusCode.InvalidArgument,
+            (await Assert.ThrowsAsync<RpcException>(
                 () => etcd.PutAsync(new Etcdserverpb.PutRequest { Key = Key("k"), Value = value }).ResponseAsync)).StatusCode));
     }
 
