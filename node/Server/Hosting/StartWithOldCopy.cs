@@ -135,6 +135,6 @@ internal sealed class StartWithOldCopy(
     }
 
     private static IEnumerable<T> Parse<T>(CoordinatorList list, string prefix) where T : Google.Protobuf.IMessage<T>, new() =>
-        list.Entries.Where(entry => entry.Value is not null && CoordinatorKeys.TryParseId(entry.Key, prefix, out _)).Select(
-            static entry => RecordText.Parse<T>(entry.Value!));
+        list.Entries.Where(entry => entry.Value is not null && CoordinatorKeys.TryParseId(entry.Key, prefix, out _))
+            .Select(static entry => RecordText.Parse<T>(entry.Value!));
 }

@@ -79,8 +79,8 @@ internal static class ClusterSuite
     }
 
     private static async Task<List<BenchmarkRow>> MeasureAsync(
-        string workload, int callers,
-        List<ClusterTarget> targets, Func<ClusterTarget, Func<int, int, Task>> operation, bool quick, Action<string> progress, CancellationToken cancellation)
+        string workload, int callers, List<ClusterTarget> targets, Func<ClusterTarget, Func<int, int, Task>> operation,
+        bool quick, Action<string> progress, CancellationToken cancellation)
     {
         var (runs, duration) = quick ? (1, TimeSpan.FromSeconds(2)) : (5, TimeSpan.FromSeconds(4));
         var outcomes = targets.ToDictionary(target => target.Name, _ => new List<ClosedLoop.Outcome>());

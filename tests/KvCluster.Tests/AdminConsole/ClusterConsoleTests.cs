@@ -76,8 +76,10 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         var overview = await http.GetFromJsonAsync<JsonElement>("/api/overview");
         var node = overview.GetProperty("nodes")[0];
         Assert.Equal(
-            [("budgetBytes", 1_000), ("changedPagesBytes", 100),
-                ("readerPagesBytes", 20), ("freePagesBytes", 3), ("journalBytes", 40), ("journalIndexBytes", 5), ("requestsBytes", 6), ("heldBackUs", 7)],
+            [
+                ("budgetBytes", 1_000), ("changedPagesBytes", 100), ("readerPagesBytes", 20), ("freePagesBytes", 3), ("journalBytes", 40),
+                ("journalIndexBytes", 5), ("requestsBytes", 6), ("heldBackUs", 7)
+            ],
             node.GetProperty("memory").EnumerateObject().Select(use => (use.Name, use.Value.GetInt32())));
         Assert.Equal(4_096, node.GetProperty("dataAllocatedBytes").GetInt32());
         var shard = overview.GetProperty("shards")[0];

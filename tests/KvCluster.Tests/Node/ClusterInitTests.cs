@@ -79,6 +79,6 @@ public sealed class ClusterInitTests : IAsyncDisposable
             new NewCluster([.. Enumerable.Range(1, nodeCount).Select(node => new NodeId((uint)node))], replicationFactor, splitKeys), Never);
 
     private async Task<List<ShardRecord>> ShardsAsync() =>
-        [.. (await _coordinator.ListAsync(_keys.Shards, Never)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!)).OrderBy(
-            shard => shard.Shard)];
+        [.. (await _coordinator.ListAsync(_keys.Shards, Never)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!))
+            .OrderBy(shard => shard.Shard)];
 }

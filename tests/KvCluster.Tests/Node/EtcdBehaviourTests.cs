@@ -244,8 +244,9 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
             await etcd.DeleteRangeAsync(new Etcdserverpb.DeleteRangeRequest { Key = Key("k") });
             // etcd's start revision is the first that is sent; the position here is the last that is not.
             var told = await EtcdEventsAsync(new WatchCreateRequest { Key = Key("k"), StartRevision = revision + 1, PrevKv = true }, 2);
-            Assert.Equal([(Mvccpb.Event.Types.EventType.Put, "2"), (Mvccpb.Event.Types.EventType.Delete, "")], told.Select(
-                static one => (one.Type, one.Kv.Value.ToStringUtf8())));
+            Assert.Equal(
+                [(Mvccpb.Event.Types.EventType.Put, "2"), (Mvccpb.Event.Types.EventType.Delete, "")],
+                told.Select(static one => (one.Type, one.Kv.Value.ToStringUtf8())));
             Assert.Equal("1", told[0].PrevKv.Value.ToStringUtf8());
         });
     }

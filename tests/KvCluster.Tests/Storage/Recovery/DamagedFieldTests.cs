@@ -324,8 +324,8 @@ public sealed partial class DamagedFieldTests : IDisposable
         using (var replica = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath))
         {
             meta = replica.Newest!.PageNumber * Page.Bytes;
-            links.AddRange(replica.Newest.Trees.Index().Where(static tree => !tree.Item.Link.Reference.IsNone).Select(
-                tree => new Link(data, "meta page", meta + 128 + (tree.Index * 32), null)));
+            links.AddRange(replica.Newest.Trees.Index().Where(static tree => !tree.Item.Link.Reference.IsNone)
+                .Select(tree => new Link(data, "meta page", meta + 128 + (tree.Index * 32), null)));
         }
         links.Add(new Link(data, "meta page", meta + 56, null));
         for (var next = 0; next < links.Count; next++)
