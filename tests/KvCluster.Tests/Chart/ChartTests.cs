@@ -290,7 +290,7 @@ public sealed class ChartTests
     /// </summary>
     [ToolFact("helm")]
     public async Task Leave_RenderedWithoutKubernetes_NeedsAnAnswer() =>
-        Assert.DoesNotContain("--skip-if-silent", await TemplateAsync("leave"), StringComparison.Ordinal);
+        Assert.DoesNotContain("--skip-if-silent", await TemplateAsync("removed-nodes"), StringComparison.Ordinal);
 
     [ToolTheory("helm")]
     [InlineData("https", true)]
