@@ -22,9 +22,9 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     private TimeSpan _passed;
 
     public ReplicaBench(
-        ReplicaId replica, StoreOptions? options = null, SimulatedDisk? disk = null, StoreRules? rules = null, MemoryAccount? memory = null,
-        StepExecutor? checkpoints = null, ManualTime? time = null, StepExecutor? prefetch = null,
-        string directory = DirectoryPath, SharedDisk? sharedDisk = null)
+        ReplicaId replica,
+        StoreOptions? options = null, SimulatedDisk? disk = null, StoreRules? rules = null, MemoryAccount? memory = null, StepExecutor? checkpoints = null,
+        ManualTime? time = null, StepExecutor? prefetch = null, string directory = DirectoryPath, SharedDisk? sharedDisk = null)
     {
         _directory = directory;
         _ownDisk = disk is null ? new SimulatedDisk() : null;
