@@ -38,9 +38,8 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     public async ValueTask<ByteString> ReadAsync(
         Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, CancellationToken cancellationToken) =>
             ResponseOf(await router.CallAsync(
-                method,
-                key,
-                request.ToByteString(), router.DeadlineFromNow(), cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false).ConfigureAwait(false));
+                method, key, request.ToByteString(), router.DeadlineFromNow(), cancellationToken,
+                atAnyReplica: read?.Mode.IsForLeader() == false).ConfigureAwait(false));
 
     /// <summary>
     /// Sends operations that only read by a method that could also change something. As a read they need no request id, with which the shard would keep their

@@ -215,8 +215,8 @@ public sealed class KvAdmin
     /// <exception cref="KvException">Reason NOT_PLACED: too few nodes would stay, or the coordinator does not answer; nothing was changed.</exception>
     /// <exception cref="KvOutcomeUnknownException">The coordinator failed during the change, or the answer was lost.</exception>
     public async Task<PlacementStatus> PlaceAsync(
-        bool? paused = null,
-        IReadOnlyList<uint>? leave = null, IReadOnlyList<uint>? stay = null, uint? stayUpTo = null, CancellationToken cancellationToken = default)
+        bool? paused = null, IReadOnlyList<uint>? leave = null, IReadOnlyList<uint>? stay = null, uint? stayUpTo = null,
+        CancellationToken cancellationToken = default)
     {
         var request = new PlaceRequest { Leave = { leave ?? [] }, Stay = { stay ?? [] } };
         if (paused is { } pauses)

@@ -143,8 +143,8 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="read">How up to date the answer must be; null means <see cref="KvClientOptions.Read"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     public ValueTask<GetResult> GetNearestAsync(
-        ReadOnlyMemory<byte> key,
-        KvNearest nearest, ReadOnlyMemory<byte> within = default, KvReadMode? read = null, CancellationToken cancellationToken = default) =>
+        ReadOnlyMemory<byte> key, KvNearest nearest, ReadOnlyMemory<byte> within = default, KvReadMode? read = null,
+        CancellationToken cancellationToken = default) =>
         GetNearestAsync(key, nearest, within, new KvGetOptions { Read = read }, cancellationToken);
 
     /// <inheritdoc cref="GetNearestAsync(ReadOnlyMemory{byte}, KvNearest, ReadOnlyMemory{byte}, KvReadMode?, CancellationToken)"/>
@@ -275,8 +275,10 @@ public sealed class KvClient : IAsyncDisposable
     public async ValueTask<DeleteRangeResult> DeleteRangeAsync(KvRange range, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(range);
-        var request = new DeleteRangeRequest { Start = range.Start.ToByteString(),
-            End = range.End.ToByteString(), Prefix = range.Prefix.ToByteString(), All = range.All };
+        var request = new DeleteRangeRequest
+        {
+            Start = range.Start.ToByteString(), End = range.End.ToByteString(), Prefix = range.Prefix.ToByteString(), All = range.All
+        };
         var deleted = 0ul;
         while (true)
         {

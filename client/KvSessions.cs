@@ -48,6 +48,6 @@ public sealed class KvSessions
     private async ValueTask<Google.Protobuf.ByteString> SendAsync(
         Method method, ReadOnlyMemory<byte> key, Google.Protobuf.IMessage request, CancellationToken cancellationToken) =>
             _calls.ResponseOf(await _calls.Router.CallAsync(
-                method,
-                key, Google.Protobuf.MessageExtensions.ToByteString(request), _calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false));
+                method, key, Google.Protobuf.MessageExtensions.ToByteString(request),
+                _calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false));
 }

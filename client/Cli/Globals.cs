@@ -149,8 +149,11 @@ internal static class Globals
 
     private static Option<string> OutputOption()
     {
-        var option = new Option<string>("--output") { Description = "Output format: text, or json with stable field names.",
-            HelpName = "text|json", Recursive = true, DefaultValueFactory = _ => "text" };
+        var option = new Option<string>("--output")
+        {
+            Description = "Output format: text, or json with stable field names.", HelpName = "text|json",
+            Recursive = true, DefaultValueFactory = _ => "text"
+        };
         option.AcceptOnlyFromAmong("text", "json");
         return option;
     }

@@ -31,8 +31,11 @@ internal sealed record ConsoleOptions
         Program = program,
         Endpoints = endpoints,
         Tls = settings.IsGiven(CommonSettings.TlsCert)
-            ? new KvTlsOptions { AuthorityFile = settings.Get(
-                CommonSettings.TlsCa), CertificateFile = settings.Get(CommonSettings.TlsCert), KeyFile = settings.Get(CommonSettings.TlsKey) }
+            ? new KvTlsOptions
+            {
+                AuthorityFile = settings.Get(CommonSettings.TlsCa), CertificateFile = settings.Get(CommonSettings.TlsCert),
+                KeyFile = settings.Get(CommonSettings.TlsKey)
+            }
             : null,
         Token = token,
         Hosts = settings.Get(CommonSettings.AdminHosts)?.ToFrozenSet(StringComparer.OrdinalIgnoreCase) ?? FrozenSet<string>.Empty,

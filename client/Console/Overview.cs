@@ -21,8 +21,8 @@ internal static class Overview
     public static object Of(string program, bool canChange, bool showsKeys, (GetStatusResponse Status, DateTimeOffset At) reading)
     {
         var status = reading.Status;
-        var shards = status.Nodes.SelectMany(node => node.Replicas.Select(replica => (node.Node, Replica: replica))).GroupBy(
-            replica => replica.Replica.Route.Shard)
+        var shards = status.Nodes.SelectMany(node => node.Replicas.Select(replica => (node.Node, Replica: replica)))
+            .GroupBy(replica => replica.Replica.Route.Shard)
             .Select(replicas => new ShardSeen([.. replicas])).OrderBy(shard => shard.Route.Start.ToByteArray(), KeyOrder).ToList();
         var lags = shards.SelectMany(shard => shard.Replicas.Select(replica => (replica.Node, Lag: shard.LagOf(replica.Replica))))
             .ToLookup(lag => lag.Node, lag => lag.Lag);

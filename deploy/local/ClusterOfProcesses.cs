@@ -28,16 +28,16 @@ internal sealed class ClusterOfProcesses : IRunningCluster
         var served = await CoordinatorServer.StartAsync(coordinator, options.CoordinatorAddress, logs, stop);
         var nodes = Enumerable.Range(1, folder.Nodes).Select(node => new Child($"node-{node}", Program("kv-node"),
         [
-            "run", "--node", node.ToString(
-                CultureInfo.InvariantCulture), "--data", folder.Node(node), "--listen", options.NodeAddress(node), "--listen-peers", options.PeerAddress(node),
+            "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", folder.Node(node),
+            "--listen", options.NodeAddress(node), "--listen-peers", options.PeerAddress(node),
             "--coordinator", $"etcd={options.CoordinatorAddress}", "--serve-admin", "--until-stdin-ends",
             "--memory-budget-mib", NodeOptions.MemoryBudgetOfEach(folder.Nodes).ToString(CultureInfo.InvariantCulture),
             .. ConsoleFlags(options, options.NodeConsoleAddress(node)), .. TlsFlags(options.TlsFilesOf($"node-{node}")),
         ], folder.Run));
         var router = new Child("router", Program("kv-router"),
         [
-            "run", "--listen", options.RouterAddress, "--nodes", string.Join(
-                ',', Enumerable.Range(1, folder.Nodes).Select(options.NodeAddress)), "--serve-admin", "--until-stdin-ends",
+            "run", "--listen", options.RouterAddress, "--nodes", string.Join(',', Enumerable.Range(1, folder.Nodes).Select(options.NodeAddress)),
+            "--serve-admin", "--until-stdin-ends",
             .. ConsoleFlags(options, options.ConsoleAddress), .. TlsFlags(options.TlsFilesOf("router")),
         ], folder.Run);
         return new ClusterOfProcesses(served, nodes.Append(router));

@@ -49,8 +49,10 @@ internal static class CommandLine
 
     private static RootCommand Create(Func<LocalOptions, CancellationToken, Task<int>> run)
     {
-        var root = new RootCommand("Start a whole KvCluster on this machine: nodes, a router and a coordinator, on loopback addresses.") { Data,
-            Nodes, Shards, SplitAt, Port, ConsolePort, Processes, Tls, Sample };
+        var root = new RootCommand("Start a whole KvCluster on this machine: nodes, a router and a coordinator, on loopback addresses.")
+        {
+            Data, Nodes, Shards, SplitAt, Port, ConsolePort, Processes, Tls, Sample
+        };
         root.SetAction((arguments, stop) => WrongIn(arguments) is { } wrong ? Task.FromResult(Refuse(wrong)) : run(OptionsOf(arguments), stop));
         return root;
     }

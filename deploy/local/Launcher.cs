@@ -76,9 +76,11 @@ internal static class Launcher
     }
 
     private static Task CreateShardsAsync(DataFolder folder, EmbeddedCoordinator coordinator, CancellationToken stop) => ClusterInit.CreateAsync(
-        coordinator,
-        ClusterName, new NewCluster([.. Enumerable.Range(1, folder.Nodes).Select(node => new NodeId((uint)node))], Math.Min(ReplicasMax, folder.Nodes),
-        [.. folder.SplitKeys.Select(key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]), stop);
+        coordinator, ClusterName,
+        new NewCluster(
+            [.. Enumerable.Range(1, folder.Nodes).Select(node => new NodeId((uint)node))], Math.Min(ReplicasMax, folder.Nodes),
+            [.. folder.SplitKeys.Select(key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]),
+        stop);
 
     private static async Task<IRunningCluster> StartAsync(
         LocalOptions options, DataFolder folder, EmbeddedCoordinator coordinator, ILoggerFactory logs, CancellationToken stop) => options.Processes

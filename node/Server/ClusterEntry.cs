@@ -115,10 +115,10 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     /// <exception cref="StaleDirectoryException">The directory is not the node's newest, and the node must not continue without that one.</exception>
     public async Task<ulong> CountStartAsync(NodeDirectory directory, Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {
-        var rejoin = new Rejoin(options.Node, coordinator, keys, channelTo, options.RejoinWaitMax, log);
+        var oldCopy = new StartWithOldCopy(options.Node, coordinator, keys, channelTo, options.OldCopyWaitMax, log);
         var process = BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
         await AskUntilAnsweredAsync(
-            async () => await TryCountAsync(directory, rejoin, process, cancellationToken).ConfigureAwait(false), "its count of starts",
+            async () => await TryCountAsync(directory, oldCopy, process, cancellationToken).ConfigureAwait(false), "its count of starts",
             cancellationToken).ConfigureAwait(false);
         return directory.Starts.Put.Incarnation;
     }
@@ -160,13 +160,13 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
 
     // The directory notes the start first, so that the coordinator has counted none that the directory does not know, unless it was not started last. An old
     // copy notes none before all its contents are set aside, so that it stays an old copy until then.
-    private async Task<string?> TryCountAsync(NodeDirectory directory, Rejoin rejoin, uint process, CancellationToken cancellationToken)
+    private async Task<string?> TryCountAsync(NodeDirectory directory, StartWithOldCopy oldCopy, uint process, CancellationToken cancellationToken)
     {
         var key = keys.Starts(options.Node);
         var read = await coordinator.GetAsync(key, cancellationToken).ConfigureAwait(false);
         var counted = read.Value is null ? new NodeStarts() : RecordText.Parse<NodeStarts>(read.Value);
         var before = directory.Starts;
-        if (before.IsOldCopy(counted) && await rejoin.TryAsync(directory, counted, cancellationToken).ConfigureAwait(false) is { } reason)
+        if (before.IsOldCopy(counted) && await oldCopy.TryAsync(directory, counted, cancellationToken).ConfigureAwait(false) is { } reason)
             return reason;
         directory.CountStart(before.Next(counted, process));
         var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, RecordText.Format(directory.Starts.Put), 0, cancellationToken)

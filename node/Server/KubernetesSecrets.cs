@@ -39,8 +39,10 @@ internal sealed class KubernetesSecrets : IDisposable
     public KubernetesSecrets(Uri server, string accountFolder)
     {
         _server = server;
-        var policy = new X509ChainPolicy { TrustMode = X509ChainTrustMode.CustomRootTrust,
-            RevocationMode = X509RevocationMode.NoCheck, DisableCertificateDownloads = true };
+        var policy = new X509ChainPolicy
+        {
+            TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck, DisableCertificateDownloads = true
+        };
         var authorityFile = Path.Combine(accountFolder, "ca.crt");
         try
         {

@@ -239,9 +239,9 @@ internal sealed class NodeHost : IAsyncDisposable
         Meter = metrics.Meter;
         Own("the readings", new NodeReadings(metrics, map, shards, peers, directory, _log));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
-        var voters = new StayingVoters(identity, map, shards, peers, BootClock.Instance);
+        var permissions = new StopPermissions(identity, map, shards, peers, BootClock.Instance);
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(
-            identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
+            identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, permissions, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(
             coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
         Own("the space of retired replicas", new RetiredReplicas(
@@ -252,13 +252,15 @@ internal sealed class NodeHost : IAsyncDisposable
         var witness = new CopyWitness(identity, shards, coordinator);
         var copies = Own(
             "the space of copies that were set aside", new CopyRelease(identity, directory, map, shards, peers, witness, coordinator, metrics, _log));
-        var examiner = new NodeDiagnostics(
-            identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files,
-            TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => fence.Refusal };
+        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files, TimeProvider.System)
+        {
+            Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => fence.Refusal
+        };
         var found = new OperatorShards(identity, shards);
         var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
-        var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, voters, examiner, new ClusterLevels(coordinator, keys, _log));
+        var levels = new ClusterLevels(coordinator, keys, _log);
+        var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, permissions, examiner, levels);
         var recovery = RecoveryOf(
             measured, keys, directory, shards, channelTo, () => peers.ReadLinks().Where(static link => link.IsUp).Select(static link => link.Node));
         var coordinatorCalls = new CoordinatorService(recovery.Recovery);
@@ -270,7 +272,7 @@ internal sealed class NodeHost : IAsyncDisposable
             identity, map, shards, reads, placement, admin, coordinatorCalls, _grpcHealth, metrics, watches, logs, listen, tls, port,
             cancellationToken).ConfigureAwait(false));
         Own("the server for nodes", await ServePeersAsync(
-            identity, peers, voters, replaceCalls, witness, admin, coordinatorCalls, recovery.Reporter, logs, listenPeers, tls, peerPort,
+            identity, peers, permissions, replaceCalls, witness, admin, coordinatorCalls, recovery.Reporter, logs, listenPeers, tls, peerPort,
             cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent, shards.Threads.Timers);
         shards.Start();
@@ -293,9 +295,9 @@ internal sealed class NodeHost : IAsyncDisposable
     // While the coordinator lacks the cluster, or has an older state of it, this node tells others what it knows, and an operator may have the records rebuilt
     // through it.
     private async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(
-        ClusterEntry entry,
-        NodeDirectory directory, Uri listenPeers, ServerTls? tls, Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf,
-        Func<NodeId, string, GrpcChannel> channelTo, ILoggerFactory logs, CancellationToken cancellationToken)
+        ClusterEntry entry, NodeDirectory directory, Uri listenPeers, ServerTls? tls,
+        Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf, Func<NodeId, string, GrpcChannel> channelTo,
+        ILoggerFactory logs, CancellationToken cancellationToken)
     {
         OwnedServer? waiting = null;
         try
@@ -329,8 +331,8 @@ internal sealed class NodeHost : IAsyncDisposable
         (NodeReporter Reporter, CoordinatorRecovery Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
-        builder.Services.AddSingleton(new RecoveryService(recovery.Reporter, _options.Cluster, tls?.Files)).AddSingleton(
-            new CoordinatorService(recovery.Recovery));
+        builder.Services.AddSingleton(new RecoveryService(recovery.Reporter, _options.Cluster, tls?.Files))
+            .AddSingleton(new CoordinatorService(recovery.Recovery));
         builder.Services.AddUnreadableRequests();
         builder.Services.AddCallsUnservedYet(_options.Node, _options.Cluster);
         builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax);
@@ -367,14 +369,14 @@ internal sealed class NodeHost : IAsyncDisposable
 
     // For nodes and operators: requests of up to 32 MiB, streams that never end, and with TLS certificates required from everybody.
     private static async Task<OwnedServer> ServePeersAsync(
-        NodeIdentity identity,
-        PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness, AdminService admin, CoordinatorService coordinatorCalls,
-        NodeReporter reporter, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort port, CancellationToken cancellationToken)
+        NodeIdentity identity, PeerTransport peers, StopPermissions permissions, ReplaceCalls replacements, CopyWitness witness,
+        AdminService admin, CoordinatorService coordinatorCalls, NodeReporter reporter,
+        ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort port, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         port.GiveTo(builder);
         builder.Services.AddSingleton(peers)
-            .AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements, witness)).AddSingleton(admin);
+            .AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, permissions, replacements, witness)).AddSingleton(admin);
         builder.Services.AddSingleton(new RecoveryService(reporter, identity.Cluster, tls?.Files)).AddSingleton(coordinatorCalls);
         builder.Services.AddUnreadableRequests();
         builder.Services.AddUnservedCalls(identity.Node);

@@ -19,8 +19,8 @@ namespace KvCluster.Storage;
 /// <param name="memory">Says how large a step may be, and how long to wait after it.</param>
 /// <param name="space">Compares the changed pages with the space for the next checkpoint.</param>
 internal sealed class FollowerApply(
-    StoreContext context, StoreLifecycle life,
-    PageStore pages, DurableRecords durable, CommittedRecords committed, CheckpointSchedule checkpoints, StoreMemory memory, SpaceWatch space)
+    StoreContext context, StoreLifecycle life, PageStore pages, DurableRecords durable, CommittedRecords committed,
+    CheckpointSchedule checkpoints, StoreMemory memory, SpaceWatch space)
 {
     /// <summary>
     /// Bytes of bodies that may wait to be applied while the store is slowed. A new leader applies all of them at once, and its other shards wait meanwhile.

@@ -29,8 +29,8 @@ internal sealed class JournalCompletions
     /// <param name="memory">Tells what the journal uses.</param>
     /// <param name="space">Looks for space if there was none.</param>
     public JournalCompletions(
-        StoreLifecycle life,
-        JournalWriter journal, DurableRecords durable, GroupCommit writes, CheckpointSchedule checkpoints, StoreMemory memory, SpaceWatch space)
+        StoreLifecycle life, JournalWriter journal, DurableRecords durable, GroupCommit writes,
+        CheckpointSchedule checkpoints, StoreMemory memory, SpaceWatch space)
     {
         (_life, _journal, _durable, _writes, _checkpoints, _memory, _space) = (life, journal, durable, writes, checkpoints, memory, space);
         _report = Report;

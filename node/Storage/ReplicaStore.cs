@@ -58,8 +58,8 @@ internal sealed class ReplicaStore : IDisposable
         Committed = new CommittedRecords(context, Life, Pages, index, Log, Reader, _shardClock, recordsAhead);
         // A checkpoint names nothing beyond what is durable here.
         Checkpoints = new CheckpointSchedule(
-            context,
-            Life, Pages, index, Tail.Holds, segments, _journal, reserve, () => Etag.Min(Pages.Roots.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());
+            context, Life, Pages, index, Tail.Holds, segments, _journal, reserve,
+            () => Etag.Min(Pages.Roots.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());
         _memory = new StoreMemory(context, Life, Pages, index, Checkpoints, OnPauseEnded);
         Space = new SpaceWatch(context, Life, Pages, _journal, reserve, Checkpoints, _memory, () => Requests!.RefuseOnFullDisk());
         Committed.AppliesTo = () => Space.IsScarce ? Durable.Last.Etag : Etag.MaxValue;

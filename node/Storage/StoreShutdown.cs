@@ -41,8 +41,8 @@ internal sealed class StoreShutdown
     /// <param name="memory">Released with the trees.</param>
     /// <param name="answerAll">Called once: answers every waiter and ends all background work.</param>
     public StoreShutdown(
-        StoreContext context, StoreLifecycle life,
-        string directory, PageStore pages, SegmentReader reader, JournalWriter journal, CheckpointSchedule checkpoints, StoreMemory memory, Action answerAll)
+        StoreContext context, StoreLifecycle life, string directory, PageStore pages, SegmentReader reader, JournalWriter journal,
+        CheckpointSchedule checkpoints, StoreMemory memory, Action answerAll)
     {
         (_context, _life, _directory, _answerAll) = (context, life, directory, answerAll);
         (_pages, _reader, _journal, _checkpoints, _memory) = (pages, reader, journal, checkpoints, memory);

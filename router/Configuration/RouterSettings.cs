@@ -6,8 +6,9 @@ namespace KvCluster.Router.Configuration;
 /// <summary>The settings of kv-router, the combinations that are invalid, and the options made from them.</summary>
 internal static class RouterSettings
 {
-    public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7400.", SettingForms.Url(
-        Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
+    public static readonly Setting<string> Listen = new(
+        "listen", "URL", "Address for clients, for example http://127.0.0.1:7400.",
+        SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
 
     public static readonly Setting<IReadOnlyList<string>> Nodes = new("nodes", "URLS",
         "Nodes to get the shard map from, separated by commas. One that answers is enough.",

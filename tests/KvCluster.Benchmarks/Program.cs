@@ -39,8 +39,10 @@ var suites = new Dictionary<string, BenchmarkSuite>
     ["api"] = ApiSuite.RunAsync,
     ["cluster"] = ClusterSuite.Run,
     ["engine"] = (quick, progress, cancellation) => EngineSuite.RunAsync(
-        EnginePlan.Of(quick, chosen!.GetValue(only) ?? [], chosen.GetValue(systems) ?? [], chosen.GetValue(keys), chosen.GetValue(rounds), chosen.GetValue(
-            seconds)), progress, cancellation),
+        EnginePlan.Of(
+            quick, chosen!.GetValue(only) ?? [], chosen.GetValue(systems) ?? [], chosen.GetValue(keys), chosen.GetValue(rounds),
+            chosen.GetValue(seconds)),
+        progress, cancellation),
     ["etag"] = EtagSuite.Run,
     ["faults"] = FaultSuite.RunAsync,
     ["grpc"] = GrpcSuite.RunAsync,

@@ -47,8 +47,10 @@ public sealed class ProcessClusterTests
             new PutRequest { Key = Bytes(keys[1]), Value = Bytes("never"), Conditions = { new Condition { EtagEquals = positions[2].Etag } } },
             deadline: limit)));
         Assert.Equal(StatusCode.FailedPrecondition, stale.StatusCode);
-        var newer = new PutRequest { Key = Bytes(
-            keys[1]), Value = Bytes("newer"), Conditions = { new Condition { EtagEquals = got.Etag } }, RequestId = await IdAsync(keys[1]) };
+        var newer = new PutRequest
+        {
+            Key = Bytes(keys[1]), Value = Bytes("newer"), Conditions = { new Condition { EtagEquals = got.Etag } }, RequestId = await IdAsync(keys[1])
+        };
         var conditional = await AnsweredAsync(limit => kv.PutAsync(newer, deadline: limit));
         Assert.True(EtagOf(conditional.Position) > EtagOf(positions[1]));
 

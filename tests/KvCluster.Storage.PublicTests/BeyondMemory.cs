@@ -50,8 +50,10 @@ internal sealed class BeyondMemory
     private BeyondMemory(string directory, long limitBytes, TimeSpan time, int seed)
     {
         (_directory, _time, _random) = (directory, time, new Random(seed));
-        _options = new KvStoreOptions { MemoryBudgetBytes = Math.Max(
-            KvStoreOptions.MemoryBudgetBytesMin, limitBytes / BudgetPart), CheckpointJournalBytes = limitBytes / BudgetPart };
+        _options = new KvStoreOptions
+        {
+            MemoryBudgetBytes = Math.Max(KvStoreOptions.MemoryBudgetBytesMin, limitBytes / BudgetPart), CheckpointJournalBytes = limitBytes / BudgetPart
+        };
         _store = KvStore.Open(directory, _options);
     }
 
@@ -87,8 +89,9 @@ internal sealed class BeyondMemory
     {
         var limitBytes = int.Parse(arguments[2], CultureInfo.InvariantCulture) * (1L << 20);
         var dataBytes = int.Parse(arguments[3], CultureInfo.InvariantCulture) * limitBytes;
-        var run = new BeyondMemory(arguments[1], limitBytes, TimeSpan.FromSeconds(int.Parse(arguments[4], CultureInfo.InvariantCulture)), int.Parse(
-            arguments[5], CultureInfo.InvariantCulture));
+        var run = new BeyondMemory(
+            arguments[1], limitBytes, TimeSpan.FromSeconds(int.Parse(arguments[4], CultureInfo.InvariantCulture)),
+            int.Parse(arguments[5], CultureInfo.InvariantCulture));
         await run.LoadAsync(dataBytes);
         if (run._store.Statistics.DataBytes < dataBytes)
             throw Wrong($"the data file has {run._store.Statistics.DataBytes} bytes, less than {dataBytes}");

@@ -15,8 +15,9 @@ public sealed class SetTests : StoreTest
         await using var store = KvStore.Open(Folder);
         var tree = await store.CreateTreeAsync("t");
         using var before = store.OpenSnapshot();
-        await store.WriteAsync(new KvBatch().SetAdd(tree, "s"u8, "b"u8).SetAdd(tree, "s"u8, "a"u8).SetAdd(tree, "s"u8, "c"u8).SetAdd(tree, "s"u8, "b"u8).SetAdd(
-            tree, "other"u8, "x"u8));
+        await store.WriteAsync(new KvBatch()
+            .SetAdd(tree, "s"u8, "b"u8).SetAdd(tree, "s"u8, "a"u8).SetAdd(tree, "s"u8, "c"u8).SetAdd(tree, "s"u8, "b"u8)
+            .SetAdd(tree, "other"u8, "x"u8));
         var first = await store.WriteAsync(new KvBatch().SetRemove(tree, "s"u8, "a"u8));
         // Neither changes anything, nor the etag of the set.
         await store.WriteAsync(

@@ -82,8 +82,11 @@ internal sealed class Relay : IAsyncDisposable
                 if (_address is not null)
                     outgoing.Bind(new IPEndPoint(_address, 0));
                 await outgoing.ConnectAsync(IPAddress.Loopback, _targetPort, ending.Token);
-                var ways = new[] { CopyAsync(incoming, outgoing, number, from, _to, DataFrames.ClientPreface, ending.Token), CopyAsync(
-                    outgoing, incoming, number, _to, from, preface: 0, ending.Token) };
+                var ways = new[]
+                {
+                    CopyAsync(incoming, outgoing, number, from, _to, DataFrames.ClientPreface, ending.Token),
+                    CopyAsync(outgoing, incoming, number, _to, from, preface: 0, ending.Token)
+                };
                 // One end is closed, so the connection ends, as far as the uncut directions show it.
                 await await Task.WhenAny(ways);
                 await ending.CancelAsync();

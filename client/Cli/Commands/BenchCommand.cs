@@ -63,8 +63,11 @@ internal static class BenchCommand
         var (p50, p99, max) =
             (latencies[latencies.Length / 2].TotalMilliseconds, latencies[(int)(latencies.Length * 0.99)].TotalMilliseconds, latencies[^1].TotalMilliseconds);
         if (output.IsJson)
-            output.Document(new { Workload = workload,
-                Callers = callers, Operations = latencies.Length, Seconds = seconds, OperationsPerSecond = rate, P50Ms = p50, P99Ms = p99, MaxMs = max });
+            output.Document(new
+            {
+                Workload = workload, Callers = callers, Operations = latencies.Length, Seconds = seconds, OperationsPerSecond = rate,
+                P50Ms = p50, P99Ms = p99, MaxMs = max
+            });
         else
             output.Line(string.Create(CultureInfo.InvariantCulture, $"{workload}, {callers} callers: {rate:N0}/s, p50 {p50:F2} ms, p99 {p99:F2} ms, max "
                 + $"{max:F1} ms ({latencies.Length:N0} in {seconds:F1} s)"));

@@ -16,28 +16,35 @@ internal static class CoordinatorCommands
 
     public static Command Create() => new("coordinator", "Commands for when the coordinator's data is lost.") { Recover() };
 
-    private static Command Recover() => CliCommand.Create("recover", "Rebuild the coordinator's records from the nodes, when its data was lost or restored "
+    private static Command Recover() => CliCommand.Create(
+        "recover",
+        "Rebuild the coordinator's records from the nodes, when its data was lost or restored "
         + "from an old copy. The endpoint is the port for nodes (listen-peers) of any node, or, where nodes still run, any "
-        + "endpoint.", [PlanOnly, Without], async (arguments, output, stop) =>
-    {
-        if (arguments.GetValue(Globals.Gateway))
-            throw new CliException(ExitCodes.Usage, "coordinator recover does not go through a router: leave out --gateway, and give --endpoint the port for "
-                + "nodes (listen-peers) of a node.");
-        await using var client = Globals.ClientOf(arguments, CallLimit);
-        var request = new RecoverRequest { PlanOnly = arguments.GetValue(PlanOnly), Without = { arguments.GetValue(Without) ?? [] } };
-        var found = await LongCall.EndAsync(
-            client.RecoverCoordinatorAsync(request, CallLimit, stop), request.PlanOnly ? "the nodes are asked" : "the nodes are asked and the records rebuilt");
-        if (output.IsJson)
-            output.Document(ToDocument(found));
-        else
-            Describe(found, output);
-        return found.Refusals.Count == 0
-            ? ExitCodes.Done
-            : throw new CliException(
-                ExitCodes.Unavailable,
-                $"Nothing was changed, because the records cannot be rebuilt: {found.Refusals[0]}"
-                + (found.Refusals.Count > 1 ? string.Create(CultureInfo.InvariantCulture, $" ({found.Refusals.Count} reasons in all).") : "."));
-    });
+        + "endpoint.",
+        [PlanOnly, Without],
+        async (arguments, output, stop) =>
+        {
+            if (arguments.GetValue(Globals.Gateway))
+                throw new CliException(
+                    ExitCodes.Usage,
+                    "coordinator recover does not go through a router: leave out --gateway, and give --endpoint the port for "
+                    + "nodes (listen-peers) of a node.");
+            await using var client = Globals.ClientOf(arguments, CallLimit);
+            var request = new RecoverRequest { PlanOnly = arguments.GetValue(PlanOnly), Without = { arguments.GetValue(Without) ?? [] } };
+            var found = await LongCall.EndAsync(
+                client.RecoverCoordinatorAsync(request, CallLimit, stop),
+                request.PlanOnly ? "the nodes are asked" : "the nodes are asked and the records rebuilt");
+            if (output.IsJson)
+                output.Document(ToDocument(found));
+            else
+                Describe(found, output);
+            return found.Refusals.Count == 0
+                ? ExitCodes.Done
+                : throw new CliException(
+                    ExitCodes.Unavailable,
+                    $"Nothing was changed, because the records cannot be rebuilt: {found.Refusals[0]}"
+                    + (found.Refusals.Count > 1 ? string.Create(CultureInfo.InvariantCulture, $" ({found.Refusals.Count} reasons in all).") : "."));
+        });
 
     private static void Describe(RecoverResponse found, Output output)
     {
@@ -66,8 +73,13 @@ internal static class CoordinatorCommands
         found.Applied,
         found.Recovery,
         Nodes = found.Nodes.Select(static node => new { node.Node, node.Answered, Error = node.Error.Length == 0 ? null : node.Error, node.Starts }),
-        Shards = found.Shards.Select(static shard => new { shard.Shard, Source = shard.Source == 0 ? (uint?)null : shard.Source,
-            Leader = shard.Leader == 0 ? (uint?)null : shard.Leader, shard.Intact, shard.Missing, shard.Generation, shard.Epoch }),
+        Shards = found.Shards.Select(static shard => new
+        {
+            shard.Shard,
+            Source = shard.Source == 0 ? (uint?)null : shard.Source,
+            Leader = shard.Leader == 0 ? (uint?)null : shard.Leader,
+            shard.Intact, shard.Missing, shard.Generation, shard.Epoch
+        }),
         found.Refusals,
     };
 }

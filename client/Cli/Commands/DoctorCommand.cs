@@ -13,23 +13,28 @@ internal static class DoctorCommand
     private static readonly Option<string[]> Routers = new("--router") { Description = "Also check the certificate of the router at this address. "
         + "Can be given more than once. That of --endpoint is always checked.", HelpName = "URL" };
 
-    public static Command Create() => CliCommand.CreateReader("doctor", "Check nodes, shards, clocks, disks, coordinator, certificates and limits, and "
-        + "recommend actions. The exit code is 7 if there is a problem.", [All, Routers], async (arguments, output, stop) =>
-    {
-        await using var client = Globals.ClientOf(arguments);
-        string[] routers = [Globals.EndpointOf(arguments), .. arguments.GetValue(Routers)!.Select(static router => Globals.AddressIn(router, Routers.Name))];
-        var (status, nodes, asked, now) = await Examined.ReadAsync(client.Admin, stop);
-        // Nodes are left out, because a node reports its own certificate when it is examined.
-        var servers = routers.Select(static router => new Uri(router))
-            .Where(router => router.Scheme == Uri.UriSchemeHttps && nodes.All(node => !IsSame(node.Address, router))).Distinct();
-        var presented = await Task.WhenAll(servers.Select(server => Handshakes.ReadAsync(server, Globals.TlsOf(arguments), stop)));
-        var findings = new Diagnosis(status, nodes, asked, now) { Presented = [.. presented.SelectMany(static one => one)] }.Findings();
-        if (output.IsJson)
-            output.Document(ToDocument(status.Cluster, findings));
-        else
-            Print(output, status.Cluster, findings, arguments.GetValue(All));
-        return findings.Any(finding => finding.Severity == Severity.Problem) ? ExitCodes.ProblemsFound : ExitCodes.Done;
-    });
+    public static Command Create() => CliCommand.CreateReader(
+        "doctor",
+        "Check nodes, shards, clocks, disks, coordinator, certificates and limits, and "
+        + "recommend actions. The exit code is 7 if there is a problem.",
+        [All, Routers],
+        async (arguments, output, stop) =>
+        {
+            await using var client = Globals.ClientOf(arguments);
+            string[] routers =
+                [Globals.EndpointOf(arguments), .. arguments.GetValue(Routers)!.Select(static router => Globals.AddressIn(router, Routers.Name))];
+            var (status, nodes, asked, now) = await Examined.ReadAsync(client.Admin, stop);
+            // Nodes are left out, because a node reports its own certificate when it is examined.
+            var servers = routers.Select(static router => new Uri(router))
+                .Where(router => router.Scheme == Uri.UriSchemeHttps && nodes.All(node => !IsSame(node.Address, router))).Distinct();
+            var presented = await Task.WhenAll(servers.Select(server => Handshakes.ReadAsync(server, Globals.TlsOf(arguments), stop)));
+            var findings = new Diagnosis(status, nodes, asked, now) { Presented = [.. presented.SelectMany(static one => one)] }.Findings();
+            if (output.IsJson)
+                output.Document(ToDocument(status.Cluster, findings));
+            else
+                Print(output, status.Cluster, findings, arguments.GetValue(All));
+            return findings.Any(finding => finding.Severity == Severity.Problem) ? ExitCodes.ProblemsFound : ExitCodes.Done;
+        });
 
     private static bool IsSame(string address, Uri server) => Uri.TryCreate(address, UriKind.Absolute, out var other) && other == server;
 

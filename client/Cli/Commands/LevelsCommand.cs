@@ -66,7 +66,11 @@ internal static class LevelsCommand
         Raised = IsRaised(levels),
         levels.FormatBefore,
         levels.ContractBefore,
-        Nodes = levels.Nodes.Select(static node => new { node.Node,
-            Version = node.Version.Length == 0 ? null : node.Version, node.FormatLevels, node.ContractLevels, node.FormatInUse, node.ContractInUse }),
+        Nodes = levels.Nodes.Select(static node => new
+        {
+            node.Node,
+            Version = node.Version.Length == 0 ? null : node.Version,
+            node.FormatLevels, node.ContractLevels, node.FormatInUse, node.ContractInUse
+        }),
     };
 }

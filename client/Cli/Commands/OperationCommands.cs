@@ -53,9 +53,11 @@ internal static class OperationCommands
             await using var client = Globals.ClientOf(arguments);
             var found = await client.Admin.ListOperationsAsync(stop);
             if (output.IsJson)
-                output.Document(
-                    new { Operations = found.Operations.Select(
-                        ToDocument), Silent = found.Silent.Select(node => new { Node = node.Key, Error = node.Value }) });
+                output.Document(new
+                {
+                    Operations = found.Operations.Select(ToDocument),
+                    Silent = found.Silent.Select(node => new { Node = node.Key, Error = node.Value })
+                });
             else
                 foreach (var operation in found.Operations)
                     output.Line(Describe(operation));

@@ -19,37 +19,41 @@ internal static class ReplaceNodeCommand
     private static readonly Option<bool> Plan = new("--plan") { Description = "Only print what would be done." };
     private static readonly Option<double> Wait = Globals.SecondsOption("--wait", "Wait at most this long. What was begun goes on.", WaitSeconds);
 
-    public static Command Create() => CliCommand.Create("replace-node", "Move all replicas of a node to another one, and wait until it is done. "
+    public static Command Create() => CliCommand.Create(
+        "replace-node",
+        "Move all replicas of a node to another one, and wait until it is done. "
         + "The node gets none again until placement --stay. If it is interrupted or a shard refuses, the same command "
-        + "continues.", [Old, New, Plan, Wait], async (arguments, output, stop) =>
-    {
-        var (from, to, wait) = (arguments.GetValue(Old), arguments.GetValue(New), arguments.GetValue(Wait));
-        if (!(wait >= 0 && wait <= WaitSecondsMax))
-            throw new CliException(ExitCodes.Usage, $"--wait must be from 0 to {WaitSecondsMax} seconds.");
-        if (arguments.GetValue(Plan))
-            Interruption.NothingChanges();
-        await using var client = Globals.ClientOf(arguments);
-        // Both at once, because each takes some seconds where a node stands still.
-        var (placing, looking) = (client.Admin.PlaceAsync(cancellationToken: stop), client.Admin.GetStatusAsync(cancellationToken: stop));
-        await Task.WhenAll(placing, looking);
-        var placement = await placing;
-        var plan = NodeReplacementPlan.Of(await looking, placement, from, to);
-        // If nothing can be moved, the node is not marked as leaving either.
-        if (arguments.GetValue(Plan) || (plan.Moves.Count > 0 && plan.Moves.All(static move => move.Refusal.Length > 0)))
-            return PrintPlan(output, plan);
-        if (plan.Moves.Count == 0)
-            return Print(output, from, []);
-        var replacement = new NodeReplacement(client.Admin, plan, TimeSpan.FromSeconds(wait), StandardError.Tell);
-        try
+        + "continues.",
+        [Old, New, Plan, Wait],
+        async (arguments, output, stop) =>
         {
-            return Print(output, from, await replacement.RunAsync(placement.Leaving.ContainsKey(from), stop));
-        }
-        catch (OperationCanceledException) when (stop.IsCancellationRequested)
-        {
-            throw new CliException(ExitCodes.OutcomeUnknown, $"interrupted; the replicas of node {from} go on leaving it. The same command waits for them; "
-                + $"kv admin placement --stay {from} ends it.");
-        }
-    });
+            var (from, to, wait) = (arguments.GetValue(Old), arguments.GetValue(New), arguments.GetValue(Wait));
+            if (!(wait >= 0 && wait <= WaitSecondsMax))
+                throw new CliException(ExitCodes.Usage, $"--wait must be from 0 to {WaitSecondsMax} seconds.");
+            if (arguments.GetValue(Plan))
+                Interruption.NothingChanges();
+            await using var client = Globals.ClientOf(arguments);
+            // Both at once, because each takes some seconds where a node stands still.
+            var (placing, looking) = (client.Admin.PlaceAsync(cancellationToken: stop), client.Admin.GetStatusAsync(cancellationToken: stop));
+            await Task.WhenAll(placing, looking);
+            var placement = await placing;
+            var plan = NodeReplacementPlan.Of(await looking, placement, from, to);
+            // If nothing can be moved, the node is not marked as leaving either.
+            if (arguments.GetValue(Plan) || (plan.Moves.Count > 0 && plan.Moves.All(static move => move.Refusal.Length > 0)))
+                return PrintPlan(output, plan);
+            if (plan.Moves.Count == 0)
+                return Print(output, from, []);
+            var replacement = new NodeReplacement(client.Admin, plan, TimeSpan.FromSeconds(wait), StandardError.Tell);
+            try
+            {
+                return Print(output, from, await replacement.RunAsync(placement.Leaving.ContainsKey(from), stop));
+            }
+            catch (OperationCanceledException) when (stop.IsCancellationRequested)
+            {
+                throw new CliException(ExitCodes.OutcomeUnknown, $"interrupted; the replicas of node {from} go on leaving it. The same command waits for them; "
+                    + $"kv admin placement --stay {from} ends it.");
+            }
+        });
 
     private static int PrintPlan(Output output, NodeReplacementPlan plan)
     {

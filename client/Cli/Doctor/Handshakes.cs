@@ -35,10 +35,9 @@ internal static class Handshakes
             return [new PresentedCertificate(shown, null, failure.Message)];
         }
         using var own = tls.CertificateFile is { } file ? X509Certificate2.CreateFromPemFile(file, tls.KeyFile) : null;
-        var read = await Task.WhenAll(machines.Take(MachinesMax).Select(machine =>
-            ReadAsync(
-                new IPEndPoint(machine, server.Port), tls.ServerName ?? server.DnsSafeHost, own, machines.Length > 1 ? $"{shown} ({machine})" : shown,
-                cancellationToken)));
+        var read = await Task.WhenAll(machines.Take(MachinesMax).Select(machine => ReadAsync(
+            new IPEndPoint(machine, server.Port), tls.ServerName ?? server.DnsSafeHost, own,
+            machines.Length > 1 ? $"{shown} ({machine})" : shown, cancellationToken)));
         // A name may have addresses at which nothing listens, as localhost has.
         var reached = read.Where(static one => one.IsReached).Select(static one => one.Certificate).ToList();
         return reached.Count > 0 ? reached : [read[0].Certificate with { Server = shown }];

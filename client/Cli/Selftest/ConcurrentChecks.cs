@@ -123,8 +123,8 @@ internal static class ConcurrentChecks
         var end = new TaskCompletionSource<KvEventReason>(TaskCreationOptions.RunContinuationsAsynchronously);
         // From before the put, because on a slow machine the key may be gone before a later watch begins.
         await using var watch = new FollowedWatch(
-            run.Client,
-            new KvWatch { Prefix = key, IsOneKey = true }, change => _ = change.Kind == KvEventKind.Delete && end.TrySetResult(change.Reason), stop);
+            run.Client, new KvWatch { Prefix = key, IsOneKey = true },
+            change => _ = change.Kind == KvEventKind.Delete && end.TrySetResult(change.Reason), stop);
         await watch.BegunAsync();
 
         var began = await PutAsync(touched);

@@ -24,9 +24,8 @@ internal sealed record ShardBorder(byte[] First, byte[] Second, byte[] End)
     public static async Task<IReadOnlyList<ShardBorder>> FindAsync(SelftestRun run, CancellationToken stop)
     {
         var status = await run.Client.Admin.GetStatusAsync(cancellationToken: stop);
-        var starts = status.Nodes.SelectMany(static node => node.Replicas).Select(static replica => Convert.ToHexString(replica.Start.Span)).Distinct().Order(
-            StringComparer.Ordinal)
-            .Select(Convert.FromHexString).ToArray();
+        var starts = status.Nodes.SelectMany(static node => node.Replicas).Select(static replica => Convert.ToHexString(replica.Start.Span))
+            .Distinct().Order(StringComparer.Ordinal).Select(Convert.FromHexString).ToArray();
         run.Random.Shuffle(starts);
         var found = new List<ShardBorder>();
         foreach (var start in starts)

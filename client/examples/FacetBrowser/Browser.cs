@@ -61,8 +61,8 @@ internal sealed class Browser(Catalog catalog, TextReader input, TextWriter outp
         {
             await output.WriteLineAsync($"{selection.Count:N0} packages{(_tags.Count == 0 ? "" : " with " + string.Join(" and ", _tags))}");
             // "tag/role::program" belongs to the group "tag/role", "section/games" to "section".
-            foreach (var group in selection.Facets.GroupBy(static facet => facet.Tag[..GroupLength(facet.Tag)]).OrderBy(
-                static group => group.Key, StringComparer.Ordinal))
+            foreach (var group in selection.Facets.GroupBy(static facet => facet.Tag[..GroupLength(facet.Tag)])
+                .OrderBy(static group => group.Key, StringComparer.Ordinal))
             {
                 var facets = group.Take(FacetsPerGroup)
                     .Select(static facet => $"{facet.Tag[GroupLength(facet.Tag)..].TrimStart(':', '/')} {facet.Count:N0}");

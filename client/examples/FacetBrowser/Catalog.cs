@@ -52,8 +52,8 @@ internal sealed class Catalog(KvClient client)
             FacetPrefixes = [Utf8(Sets + "tag/"), Utf8(Sets + "section/")],
             FacetsMax = 10_000,
         });
-        var facets = result.Facets.SelectMany(static facets => facets.Sets).Select(static facet => (Text(facet.Key)[Sets.Length..], facet.Count)).Where(
-            facet => !tags.Contains(facet.Item1));
+        var facets = result.Facets.SelectMany(static facets => facets.Sets)
+            .Select(static facet => (Text(facet.Key)[Sets.Length..], facet.Count)).Where(facet => !tags.Contains(facet.Item1));
         return new Selection(result.Count, [.. result.Members.Select(Text)], result.More, [.. facets]);
     }
 

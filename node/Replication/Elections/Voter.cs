@@ -15,8 +15,8 @@ namespace KvCluster.Replication.Elections;
 /// <param name="truncation">Its truncations.</param>
 /// <param name="obey">Promises an epoch to a process of a replica.</param>
 internal sealed class Voter(
-    ReplicaContext context,
-    LeaderContact contact, Promises promises, Election election, Follower follower, TailTruncation truncation, Action<ulong, ReplicaId, ulong> obey)
+    ReplicaContext context, LeaderContact contact, Promises promises, Election election, Follower follower, TailTruncation truncation,
+    Action<ulong, ReplicaId, ulong> obey)
 {
     /// <summary>A replica asks whether it may campaign.</summary>
     /// <param name="frame">The pre-vote.</param>

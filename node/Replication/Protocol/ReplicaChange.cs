@@ -72,8 +72,10 @@ internal abstract record ReplicaChange
         var changed = record.Clone();
         changed.Generation++;
         if (this is AddLearner added)
-            changed.Replicas.Add(new ReplicaRecord { ReplicaId = added.Replica,
-                NodeId = added.Node, Learner = true, Operation = added.Operation, ReplacesNode = added.ReplacesNode.Value });
+            changed.Replicas.Add(new ReplicaRecord
+            {
+                ReplicaId = added.Replica, NodeId = added.Node, Learner = true, Operation = added.Operation, ReplacesNode = added.ReplacesNode.Value
+            });
         if (!Joins.IsNone)
         {
             var joined = changed.Replicas.Single(replica => replica.ReplicaId == Joins);

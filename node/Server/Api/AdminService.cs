@@ -11,7 +11,7 @@ namespace KvCluster.Node.Api;
 /// <summary>The Admin service of a node, for its own replicas.</summary>
 internal sealed class AdminService(
     NodeIdentity identity, ShardHost shards, LeaderPlacement placement, OperatorShards found, ReplaceCalls replacements, ReplicaPlacement replicas,
-    StayingVoters voters, NodeDiagnostics examiner, ClusterLevels levels) : Admin.V1.Admin.AdminBase
+    StopPermissions permissions, NodeDiagnostics examiner, ClusterLevels levels) : Admin.V1.Admin.AdminBase
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
 
@@ -66,8 +66,9 @@ internal sealed class AdminService(
         if (request is { HasFromNode: false, HasToNode: false })
             throw ApiErrors.BadRequest("The request names neither the node of a replica to replace nor that of a new one; nothing was changed.")
                 .ToStatus().ToRpcException();
-        var asked = new Replacement(Required(request.HasShard, request.Shard), Optional(request.HasFromNode, request.FromNode), Optional(
-            request.HasToNode, request.ToNode)) { Force = request.Force };
+        var asked = new Replacement(
+            Required(request.HasShard, request.Shard), Optional(request.HasFromNode, request.FromNode),
+            Optional(request.HasToNode, request.ToNode)) { Force = request.Force };
         var operation = await replacements.StartAsync(asked).ConfigureAwait(false);
         return new ReplaceResponse { Operation = operation.Describe().State };
     }
@@ -125,8 +126,8 @@ internal sealed class AdminService(
         if (!request.Force)
         {
             // Counted from before the leader answered.
-            var usableUntil = BootClock.Instance.GetTimestamp() + (long)(StayingVoters.UseTimeMax.TotalSeconds * BootClock.Instance.TimestampFrequency);
-            var verdict = (await voters.AskAsync([id], StayingVoters.GoneTime, context.CancellationToken).ConfigureAwait(false)).Single();
+            var usableUntil = BootClock.Instance.GetTimestamp() + (long)(StopPermissions.UseTimeMax.TotalSeconds * BootClock.Instance.TimestampFrequency);
+            var verdict = (await permissions.AskAsync([id], StopPermissions.GoneTime, context.CancellationToken).ConfigureAwait(false)).Single();
             if (verdict.Refusal is { } reason)
                 throw ApiErrors.NotQuarantined(id, identity.Node, reason).ToStatus().ToRpcException();
             leave = new QuarantineLeave(verdict.Epoch, usableUntil);
@@ -171,7 +172,7 @@ internal sealed class AdminService(
     private async Task RequireMajoritiesAsync(CancellationToken cancellationToken)
     {
         var asked = shards.All.Where(static shard => shard.Replica is { Failure: null }).Select(static shard => shard.Shard).ToList();
-        var refused = (await voters.AskAsync(asked, StayingVoters.DrainTime, cancellationToken).ConfigureAwait(false))
+        var refused = (await permissions.AskAsync(asked, StopPermissions.DrainTime, cancellationToken).ConfigureAwait(false))
             .Where(static verdict => verdict.Refusal is not null).OrderBy(static verdict => verdict.Shard).ToList();
         if (refused.Count > 0)
             throw ApiErrors.NotDrained(identity.Node, refused.Count, refused[0].Shard, refused[0].Refusal!).ToStatus().ToRpcException();

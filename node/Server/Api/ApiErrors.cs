@@ -37,8 +37,8 @@ internal static class ApiErrors
     public static readonly ApiError MemberEmpty = new(StatusCode.InvalidArgument, "MEMBER_EMPTY", "A member of a set has at least one byte.");
 
     public static readonly ApiError MemberBoundTooLong = new(
-        StatusCode.InvalidArgument,
-        "MEMBER_TOO_LONG", $"The start of a range of members has at most {Text(KvLimits.MemberBoundBytesMax)} bytes: a member and one more.");
+        StatusCode.InvalidArgument, "MEMBER_TOO_LONG",
+        $"The start of a range of members has at most {Text(KvLimits.MemberBoundBytesMax)} bytes: a member and one more.");
 
     public static readonly ApiError MemberTooLong =
         new(StatusCode.InvalidArgument, "MEMBER_TOO_LONG", $"A member of a set has at most {Text(KvLimits.MemberBytesMax)} bytes.");
@@ -54,12 +54,12 @@ internal static class ApiErrors
         $"A Write that returns a result for each operation, and each list of a Transact, has at most {Text(KvLimits.ResultsMax)} operations.");
 
     public static readonly ApiError TooManyRanges = new(
-        StatusCode.InvalidArgument,
-        "TOO_MANY_OPERATIONS", $"A request has at most {Text(KvLimits.RangeConditionsMax)} conditions on ranges. Nothing was applied.");
+        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS",
+        $"A request has at most {Text(KvLimits.RangeConditionsMax)} conditions on ranges. Nothing was applied.");
 
     public static readonly ApiError AnswerTooLarge = new(
-        StatusCode.ResourceExhausted,
-        "ANSWER_TOO_LARGE", $"The requested values have more than {Text(KvLimits.AnswerBytesMax)} bytes in total; request fewer keys.");
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE",
+        $"The requested values have more than {Text(KvLimits.AnswerBytesMax)} bytes in total; request fewer keys.");
 
     public static readonly ApiError Busy = new(
         StatusCode.Unavailable, "BUSY", "The shard's request queue is full; nothing was applied. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
@@ -79,13 +79,13 @@ internal static class ApiErrors
 
     /// <summary>For a request that is not started.</summary>
     public static readonly ApiError RequestsWait = new(
-        StatusCode.Unavailable,
-        "BUSY", "The node's memory for requests is used up; the request was not started. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
+        StatusCode.Unavailable, "BUSY",
+        "The node's memory for requests is used up; the request was not started. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
     /// <summary>For a stream that holds memory because its caller does not read.</summary>
     public static readonly ApiError NotRead = new(
-        StatusCode.ResourceExhausted,
-        "NOT_READ", "The caller does not read its replies. Calls of the stream without a reply may have been applied.") { IsOutcomeUnknown = true };
+        StatusCode.ResourceExhausted, "NOT_READ",
+        "The caller does not read its replies. Calls of the stream without a reply may have been applied.") { IsOutcomeUnknown = true };
 
     public static readonly ApiError Stopping = new(StatusCode.Unavailable, "STOPPING", "The node is stopping.");
 
@@ -104,16 +104,16 @@ internal static class ApiErrors
         "The leader could not tell whether the change will be committed. Read the key, or repeat the change with its request id.") { IsOutcomeUnknown = true };
 
     public static readonly ApiError SessionExpired = new(
-        StatusCode.Aborted,
-        "SESSION_EXPIRED", "The request's session does not exist or has expired; this attempt was not executed.") { IsOutcomeUnknown = true };
+        StatusCode.Aborted, "SESSION_EXPIRED",
+        "The request's session does not exist or has expired; this attempt was not executed.") { IsOutcomeUnknown = true };
 
     public static readonly ApiError SequenceClosed = new(
-        StatusCode.Aborted,
-        "SEQUENCE_CLOSED", "A later request of the session marked this one as settled; this attempt was not executed.") { IsOutcomeUnknown = true };
+        StatusCode.Aborted, "SEQUENCE_CLOSED",
+        "A later request of the session marked this one as settled; this attempt was not executed.") { IsOutcomeUnknown = true };
 
     public static readonly ApiError SequenceReused = new(
-        StatusCode.FailedPrecondition,
-        "SEQUENCE_REUSED", "Another change of the session has the same sequence. Nothing was applied; increase the sequence by one for each change.");
+        StatusCode.FailedPrecondition, "SEQUENCE_REUSED",
+        "Another change of the session has the same sequence. Nothing was applied; increase the sequence by one for each change.");
 
     public static readonly ApiError RangeTooLarge = new(
         StatusCode.FailedPrecondition, "RANGE_TOO_LARGE", "The ranges have too many keys to be deleted in one change with others, or to be read for a "
@@ -121,8 +121,8 @@ internal static class ApiErrors
             + "delete most of the keys before, each range alone, name smaller ranges, or touch fewer keys.");
 
     public static readonly ApiError NotANumber = new(
-        StatusCode.FailedPrecondition,
-        "NOT_A_NUMBER", "A key that is incremented does not have the decimal text of a signed 64-bit number as its value. Nothing was applied.");
+        StatusCode.FailedPrecondition, "NOT_A_NUMBER",
+        "A key that is incremented does not have the decimal text of a signed 64-bit number as its value. Nothing was applied.");
 
     public static readonly ApiError NumberOverflow =
         new(StatusCode.FailedPrecondition, "NUMBER_OVERFLOW", "A number would not fit into 64 bits after the increment. Nothing was applied.");
@@ -190,8 +190,8 @@ internal static class ApiErrors
     public static readonly ApiError WatchEmpty = BadRequest("The range of a watch must have room for a key: its end is not after its start.");
 
     public static readonly ApiError IntersectionTooLarge = new(
-        StatusCode.ResourceExhausted,
-        "ANSWER_TOO_LARGE", "The intersection has too many members to be counted in facets. Ask for it without facet prefixes, or intersect more sets.");
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE",
+        "The intersection has too many members to be counted in facets. Ask for it without facet prefixes, or intersect more sets.");
 
     public static readonly ApiError FacetsTooLarge = new(
         StatusCode.ResourceExhausted,
@@ -246,8 +246,9 @@ internal static class ApiErrors
 
     /// <summary>For a call of an exchange that this version does not have.</summary>
     public static ApiError UnknownMethod(NodeId node, V1.Method method) =>
-        new(StatusCode.Unimplemented, UnsupportedCall.Reason, UnsupportedCall.Text(
-            node, ProgramVersion.Full, UnsupportedCall.OfExchange(method))) { UnsupportedBy = node };
+        new(
+            StatusCode.Unimplemented, UnsupportedCall.Reason,
+            UnsupportedCall.Text(node, ProgramVersion.Full, UnsupportedCall.OfExchange(method))) { UnsupportedBy = node };
 
     public static ApiError WrongShard(ShardRoute? right) =>
         new(StatusCode.Unavailable, "WRONG_SHARD", "This node does not hold the key.") { Routes = right is null ? null : [right] };

@@ -31,8 +31,11 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
 
     public override async Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context)
     {
-        var status = new NodeStatus { NodeId = identity.Node, Address = identity.Address,
-            Version = ProgramVersion.Full, Draining = placement.Draining, Incarnation = identity.Incarnation, Levels = identity.Levels.ToMessage() };
+        var status = new NodeStatus
+        {
+            NodeId = identity.Node, Address = identity.Address, Version = ProgramVersion.Full, Draining = placement.Draining,
+            Incarnation = identity.Incarnation, Levels = identity.Levels.ToMessage()
+        };
         if (directory.CoordinatorSavedAt is { } saved)
             status.CoordinatorSnapshotUnixUs = saved.ToUnixTimeMilliseconds() * 1_000;
         if (request.Activity)

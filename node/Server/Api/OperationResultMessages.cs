@@ -45,8 +45,8 @@ internal static class OperationResultMessages
     {
         var size = (reader.Etag == Etag.None ? 0 : WireWriter.BytesFieldSize(WireWriter.EtagBytes))
             + (reader.Existed is null ? 0 : WireWriter.OptionalVarintFieldSize(1))
-            + (reader.Number is { } number ? WireWriter.OptionalVarintFieldSize(WireWriter.Fold(number)) : 0) + WireWriter.VarintFieldSize(
-                reader.More ? 1u : 0u);
+            + (reader.Number is { } number ? WireWriter.OptionalVarintFieldSize(WireWriter.Fold(number)) : 0)
+            + WireWriter.VarintFieldSize(reader.More ? 1u : 0u);
         while (reader.MoveToEntry())
             size += WireWriter.BytesFieldSize(EntrySize(reader));
         return size;

@@ -7,17 +7,17 @@ using KvCluster.Replication.Log;
 namespace KvCluster.Node.Api;
 
 /// <summary>The Placement service: what other nodes ask about replicas. With TLS only nodes get an answer. Any thread.</summary>
-internal sealed class PlacementService(PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness)
+internal sealed class PlacementService(PeerTransport peers, StopPermissions permissions, ReplaceCalls replacements, CopyWitness witness)
     : Internal.V1.Placement.PlacementBase
 {
     public override async Task<MayStopResponse> MayStop(MayStopRequest request, ServerCallContext context)
     {
         peers.RequireNode(request.NodeId, PeerService.NamesOf(context));
-        if (request.Shards.Count > StayingVoters.ShardsMax)
-            throw ApiErrors.BadRequest($"One call may name at most {StayingVoters.ShardsMax} shards.").ToStatus().ToRpcException();
+        if (request.Shards.Count > StopPermissions.ShardsMax)
+            throw ApiErrors.BadRequest($"One call may name at most {StopPermissions.ShardsMax} shards.").ToStatus().ToRpcException();
         var asked = TimeSpan.FromMilliseconds(request.KeptMs);
-        var keptTime = asked < StayingVoters.KeptTimeMax ? asked : StayingVoters.KeptTimeMax;
-        var verdicts = await Task.WhenAll(request.ShardIds.Select(shard => voters.JudgeAsync(shard, request.NodeId, keptTime))).ConfigureAwait(false);
+        var keptTime = asked < StopPermissions.KeptTimeMax ? asked : StopPermissions.KeptTimeMax;
+        var verdicts = await Task.WhenAll(request.ShardIds.Select(shard => permissions.JudgeAsync(shard, request.NodeId, keptTime))).ConfigureAwait(false);
         return new MayStopResponse
         {
             Verdicts = { verdicts.Select(static verdict => new MayStopVerdict { ShardId = verdict.Shard, Epoch = verdict.Epoch, Refusal = verdict.Refusal

@@ -94,9 +94,8 @@ internal readonly record struct ChangeLayout(
     int Conditions, int Id, int Value = 0, int Number = 0, int Other = 0, int Flag = 0, int KeepExpiry = 0, int KeepOwner = 0)
 {
     public static readonly ChangeLayout Put = new(
-        PutRequest.ConditionsFieldNumber,
-        PutRequest.RequestIdFieldNumber, PutRequest.ValueFieldNumber, PutRequest.TtlMsFieldNumber, PutRequest.OwnerFieldNumber, PutRequest.SequenceFieldNumber,
-        PutRequest.KeepExpiryFieldNumber, PutRequest.KeepOwnerFieldNumber);
+        PutRequest.ConditionsFieldNumber, PutRequest.RequestIdFieldNumber, PutRequest.ValueFieldNumber, PutRequest.TtlMsFieldNumber,
+        PutRequest.OwnerFieldNumber, PutRequest.SequenceFieldNumber, PutRequest.KeepExpiryFieldNumber, PutRequest.KeepOwnerFieldNumber);
 
     public static readonly ChangeLayout Delete = new(DeleteRequest.ConditionsFieldNumber, DeleteRequest.RequestIdFieldNumber);
 

@@ -62,8 +62,10 @@ internal sealed class WatchQuery
         var bounds = exact ? new KeyBounds(prefix.ToArray(), (byte[])[.. prefix, 0]) : KeyBounds.Of(start.ToArray(), end.ToArray(), prefix.ToArray());
         if (bounds.IsEmpty)
             return ApiErrors.WatchEmpty;
-        query = new WatchQuery(message.ToArray(), new WatchedRange(
-            bounds.Lower, bounds.Upper)) { Initial = initial, KeysOnly = keysOnly, WithPrevious = withPrevious, WithSets = withSets };
+        query = new WatchQuery(message.ToArray(), new WatchedRange(bounds.Lower, bounds.Upper))
+        {
+            Initial = initial, KeysOnly = keysOnly, WithPrevious = withPrevious, WithSets = withSets
+        };
         return null;
     }
 

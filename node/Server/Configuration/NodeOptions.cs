@@ -81,7 +81,7 @@ internal sealed record NodeOptions
     public int ShardSeriesMax { get; init; } = 64;
 
     /// <summary>How long a node whose data directory is not its newest waits for the conditions to continue without that one, before it gives up.</summary>
-    public TimeSpan RejoinWaitMax { get; init; } = TimeSpan.FromMinutes(1);
+    public TimeSpan OldCopyWaitMax { get; init; } = TimeSpan.FromMinutes(1);
 
     /// <summary>
     /// A learner that makes no progress for this long, or whose node is away for this long, is given up. Its copy is started again, perhaps elsewhere.

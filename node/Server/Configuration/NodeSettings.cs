@@ -23,8 +23,9 @@ internal static class NodeSettings
     public static readonly Setting<NodeId> PodName =
         new("pod-name", "NAME", "Instead of the id, the name of a pod of a StatefulSet: kvcluster-node-0 has the id 1.", NodeOfPod);
     public static readonly Setting<string> Data = new("data", "DIR", "Data directory. One process uses it at a time.", Folder) { IsRequired = true };
-    public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7401.", SettingForms.Url(
-        Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
+    public static readonly Setting<string> Listen = new(
+        "listen", "URL", "Address for clients, for example http://127.0.0.1:7401.",
+        SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
     public static readonly Setting<string> Advertise = new(
         "advertise", "URL", "Address at which others reach this node, if it differs from listen. Required if listen is every address of the machine.",
         SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));

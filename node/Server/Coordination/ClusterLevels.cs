@@ -78,8 +78,9 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
         var unknown = nodes.Where(static node => node.Levels is null).ToList();
         if (unknown.Count > 0)
             return (format, contract, $"it is not known of all nodes what they support: {string.Join("; ", unknown.Select(DescribeUnknown))}");
-        var raised = (Format: Math.Max(
-            format, known.Min(static one => one.Levels.Format.Max)), Contract: Math.Max(contract, known.Min(static one => one.Levels.Contract.Max)));
+        var raised = (
+            Format: Math.Max(format, known.Min(static one => one.Levels.Format.Max)),
+            Contract: Math.Max(contract, known.Min(static one => one.Levels.Contract.Max)));
         var (toFormat, toContract) = raised == (format, contract) ? best : raised;
         var lacking = known.Where(one => one.Levels.WhyNot(toFormat, toContract) is not null).Select(static one => Describe(one.Node)).ToList();
         return lacking.Count == 0
@@ -94,8 +95,11 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
         var registered = Of<NodeRecord>(held, keys.Nodes).ToDictionary(static node => node.NodeId);
         var placed = Of<ShardRecord>(held, keys.Shards).SelectMany(static shard => shard.Replicas).Select(static replica => replica.NodeId);
         return [.. registered.Keys.Union(placed).Order().Select(node => registered.TryGetValue(node, out var record)
-            ? new LevelsOfNode { Node = node.Value,
-                Version = record.Version, Levels = record.Levels, FormatInUse = record.FormatLevel, ContractInUse = record.ContractLevel }
+            ? new LevelsOfNode
+            {
+                Node = node.Value, Version = record.Version, Levels = record.Levels,
+                FormatInUse = record.FormatLevel, ContractInUse = record.ContractLevel
+            }
             : new LevelsOfNode { Node = node.Value })];
     }
 

@@ -25,6 +25,12 @@ internal sealed record CoordinatorGuard(string Key, string Value, RecoveryNumber
     /// <param name="revision">The revision of the list.</param>
     public static CoordinatorGuard OfPrefix(string prefix, long revision) => new(prefix, "", default) { UnchangedSince = revision };
 
+    /// <summary>Whether the guard holds.</summary>
+    /// <param name="found">What is at its key, or under its prefix.</param>
+    public bool Holds(IEnumerable<CoordinatorChange> found) => UnchangedSince is { } revision
+        ? found.All(entry => entry.ModRevision <= revision)
+        : found.SingleOrDefault().Value == Value;
+
     /// <summary>The guard does not hold, so nothing was changed.</summary>
     public CoordinatorGuardException Broken() => new(UnchangedSince is null
         ? $"the coordinator's record {Key} is not the one that this node goes by; it was restored, replaced or deleted. Nothing was changed."

@@ -71,7 +71,9 @@ internal sealed class HostedShard(
 
     /// <summary>The shard's entry in <c>kv status</c>.</summary>
     public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken) => Replica is null
-        ? new ReplicaStatus { Route = Route,
-            ReplicaId = ReplicaId, Role = ReplicaStatus.Types.Role.Failed, Failure = failure, LacksSpace = lacksRoom?.Reason ?? "" }
+        ? new ReplicaStatus
+        {
+            Route = Route, ReplicaId = ReplicaId, Role = ReplicaStatus.Types.Role.Failed, Failure = failure, LacksSpace = lacksRoom?.Reason ?? ""
+        }
         : await Replica.Report.StatusAsync(digest, detail, cancellationToken).ConfigureAwait(false);
 }

@@ -105,8 +105,10 @@ internal sealed class ShardHost : IAsyncDisposable
 
     /// <summary>The status of replicas that are this node's and not open yet. After a start each replays its journal.</summary>
     public IEnumerable<ReplicaStatus> Opening() =>
-        Missing(_map.Snapshot).Select(record => new ReplicaStatus { Route = ShardDirectorySnapshot.RouteOf(
-            record), Replica = ReplicaHere(record)!.Replica, Role = ReplicaStatus.Types.Role.Opening });
+        Missing(_map.Snapshot).Select(record => new ReplicaStatus
+        {
+            Route = ShardDirectorySnapshot.RouteOf(record), Replica = ReplicaHere(record)!.Replica, Role = ReplicaStatus.Types.Role.Opening
+        });
 
     /// <summary>
     /// The entries of shards in <c>kv status</c>. Digests are computed one at a time, for all callers together, because each reads a whole tree.

@@ -25,8 +25,8 @@ internal sealed class ShardDirectorySnapshot
         Records = records;
         OwnRoutes = ownRoutes;
         Nodes = nodes;
-        Routes = [.. records.Values.Select(entry => Fold(RouteOf(entry.Record), ownRoutes.GetValueOrDefault(entry.Record.ShardId))).OrderBy(
-            route => route.Start.Memory, KeyOrder)];
+        Routes = [.. records.Values.Select(entry => Fold(RouteOf(entry.Record), ownRoutes.GetValueOrDefault(entry.Record.ShardId)))
+            .OrderBy(route => route.Start.Memory, KeyOrder)];
     }
 
     /// <summary>The shards' records with their mod revisions.</summary>

@@ -87,8 +87,8 @@ internal sealed class CopyRelease : IAsyncDisposable
     /// <param name="metrics">Counts alarms.</param>
     /// <param name="log">Receives one line per decision.</param>
     public CopyRelease(
-        NodeIdentity identity, NodeDirectory directory,
-        ShardDirectory map, ShardHost shards, PeerTransport peers, CopyWitness witness, ICoordinator coordinator, NodeMetrics metrics, ILogger log)
+        NodeIdentity identity, NodeDirectory directory, ShardDirectory map, ShardHost shards, PeerTransport peers, CopyWitness witness,
+        ICoordinator coordinator, NodeMetrics metrics, ILogger log)
     {
         _identity = identity;
         _copies = directory.Aside;
@@ -185,8 +185,8 @@ internal sealed class CopyRelease : IAsyncDisposable
         var bytes = AsideCopies.BytesOf(copy);
         // Said before it is done: after a crash in between nobody else could tell why the copy is gone.
         PlacementLog.CopyReleased(
-            _log, copy.Shard, copy.Name,
-            bytes, extent.Replica, EtagText.Of(extent.Newest!.Value), EtagText.Of(testimony.Committed), testimony.Epoch, EtagText.Of(testimony.Compared));
+            _log, copy.Shard, copy.Name, bytes, extent.Replica, EtagText.Of(extent.Newest!.Value),
+            EtagText.Of(testimony.Committed), testimony.Epoch, EtagText.Of(testimony.Compared));
         return _copies.TryRelease(copy, extent.Replica);
     }
 

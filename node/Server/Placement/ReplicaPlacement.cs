@@ -127,8 +127,15 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     private PlaceResponse Describe(PlacementRecord record, IReadOnlySet<NodeId> known)
     {
         var replicas = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).CountBy(replica => replica.NodeId).ToDictionary();
-        return new PlaceResponse { Paused = record.Paused, Leaving = { record.LeavingIds.Where(known.Contains).Select(
-            node => new LeavingNode { NodeId = node, Replicas = (uint)replicas.GetValueOrDefault(node) }) } };
+        return new PlaceResponse
+        {
+            Paused = record.Paused,
+            Leaving =
+            {
+                record.LeavingIds.Where(known.Contains)
+                    .Select(node => new LeavingNode { NodeId = node, Replicas = (uint)replicas.GetValueOrDefault(node) })
+            }
+        };
     }
 
     // Nodes that are registered or have a replica. A node that left and has none is not part of the cluster any more.

@@ -41,7 +41,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private readonly TimeSpan _patience;
     private readonly ShardDirectory _map;
     private readonly ShardHost _shards;
-    private readonly StayingVoters _voters;
+    private readonly StopPermissions _permissions;
     private readonly PeerTransport _peers;
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
@@ -57,15 +57,15 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <param name="patience">A learner that makes no progress for this long is removed.</param>
     /// <param name="map">The shards' leaders.</param>
     /// <param name="shards">The replicas of this node.</param>
-    /// <param name="voters">Checks whether a majority remains without a voter.</param>
+    /// <param name="permissions">Checks whether a majority remains without a voter.</param>
     /// <param name="peers">Connections to leaders.</param>
     /// <param name="clock">For the patience.</param>
     /// <param name="log">Receives one line per step.</param>
     public ReplicaReplacement(
-        NodeIdentity identity, int replicationFactor,
-        TimeSpan patience, ShardDirectory map, ShardHost shards, StayingVoters voters, PeerTransport peers, TimeProvider clock, ILogger log)
+        NodeIdentity identity, int replicationFactor, TimeSpan patience,
+        ShardDirectory map, ShardHost shards, StopPermissions permissions, PeerTransport peers, TimeProvider clock, ILogger log)
     {
-        _voters = voters;
+        _permissions = permissions;
         _patience = patience;
         _clock = clock;
         _replicationFactor = replicationFactor;
@@ -172,9 +172,9 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         ReplicaChange last = request.To == request.From
             ? new ReplicaChange.Remove(own)
             : new ReplicaChange.Swap(own, ReplacementSteps.LearnerOn(record, request.To) is { IsNone: false } learner ? learner : ClusterInit.NewReplicaId());
-        if (await _voters.TryBeginAsync(shard, last, request.Force).ConfigureAwait(false) is { } reason)
+        if (await _permissions.TryBeginAsync(shard, last, request.Force).ConfigureAwait(false) is { } reason)
             return NotDone(reason);
-        _voters.End(shard.Shard, last);
+        _permissions.End(shard.Shard, last);
         return null;
     }
 
@@ -249,7 +249,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             if (isLearner && (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(
                 replica => replica.ReplicaId == change.Leaves) is { Learner: false })
                 return NotDone($"replica {change.Leaves} is now a voter");
-            if (await _voters.TryBeginAsync(shard, change, force).ConfigureAwait(false) is { } reason)
+            if (await _permissions.TryBeginAsync(shard, change, force).ConfigureAwait(false) is { } reason)
                 return NotDone(reason);
             try
             {
@@ -258,7 +258,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             }
             finally
             {
-                _voters.End(shard.Shard, change);
+                _permissions.End(shard.Shard, change);
             }
         }
         finally

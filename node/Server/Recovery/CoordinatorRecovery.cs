@@ -125,12 +125,13 @@ internal sealed partial class CoordinatorRecovery(
             HeldClusterRevision = cluster.ModRevision,
             HeldClaim = held.Entries.Where(entry => entry.Key == keys.Recovery)
                 .Select(static entry => RecordText.Parse<RecoveryClaim>(entry.Value!)).SingleOrDefault(),
-            HeldShards = [.. held.Entries.Where(entry => CoordinatorKeys.TryParseId(entry.Key, keys.Shards, out _)).Select(
-                static entry => RecordText.Parse<ShardRecord>(entry.Value!))],
+            HeldShards = [.. held.Entries.Where(entry => CoordinatorKeys.TryParseId(entry.Key, keys.Shards, out _))
+                .Select(static entry => RecordText.Parse<ShardRecord>(entry.Value!))],
             HeldStarts = held.Entries.Where(entry => entry.Key.StartsWith(keys.Nodes, StringComparison.Ordinal)
                 && entry.Key.EndsWith(CoordinatorKeys.StartsSuffix, StringComparison.Ordinal))
-                .Select(entry => (IsId: CoordinatorKeys.TryParseId(
-                    entry.Key[..^CoordinatorKeys.StartsSuffix.Length], keys.Nodes, out var id), Node: new NodeId(id), Starts: entry.Value!))
+                .Select(entry => (
+                    IsId: CoordinatorKeys.TryParseId(entry.Key[..^CoordinatorKeys.StartsSuffix.Length], keys.Nodes, out var id),
+                    Node: new NodeId(id), Starts: entry.Value!))
                 .Where(static entry => entry.IsId).ToDictionary(static entry => entry.Node, static entry => RecordText.Parse<NodeStarts>(entry.Starts)),
         };
     }
@@ -167,8 +168,8 @@ internal sealed partial class CoordinatorRecovery(
     }
 
     private static string? AddressOf(NodeId other, List<NodeReport> reports) =>
-        reports.SelectMany(static report => report.Nodes).Where(known => known.NodeId == other && known.PeerAddress.Length > 0).MaxBy(
-            static known => known.Incarnation)?.PeerAddress;
+        reports.SelectMany(static report => report.Nodes).Where(known => known.NodeId == other && known.PeerAddress.Length > 0)
+            .MaxBy(static known => known.Incarnation)?.PeerAddress;
 
     private async Task<(NodeId Node, NodeReport? Report, string Error)> AskAsync(
         NodeId other, string? address, RecoveryClaim? claim, CancellationToken cancellationToken)

@@ -39,8 +39,11 @@ internal sealed class NodeReporter(
         cancellationToken.ThrowIfCancellationRequested();
         // Whatever is read from here on cannot change any more before the recovery is complete.
         var unbound = claim is null ? null : WhyNot(claim, state, found) ?? directory.Known.TryBind(claim);
-        var report = new NodeReport { Node = node.Value, Starts = directory.Starts.Put,
-            Nodes = { directory.Known.Nodes }, Coordinator = state, Unbound = unbound ?? "", Hears = { hears().Select(static other => other.Value) } };
+        var report = new NodeReport
+        {
+            Node = node.Value, Starts = directory.Starts.Put, Nodes = { directory.Known.Nodes }, Coordinator = state,
+            Unbound = unbound ?? "", Hears = { hears().Select(static other => other.Value) }
+        };
         if (directory.Known.Bound is { } bound)
             report.Bound = bound;
         if (directory.Known.Cluster is { } cluster)

@@ -73,8 +73,8 @@ internal sealed class ShardRecovery
     }
 
     private static IEnumerable<(NodeId Node, KeptReplica Replica)> ReplicasOf(RecoveryFindings found, ShardId shard) =>
-        found.Reports.SelectMany(static report => report.Replicas, static (report, replica) => (Node: new NodeId(report.Node), Replica: replica)).Where(
-            entry => entry.Replica.Shard == shard.Value);
+        found.Reports.SelectMany(static report => report.Replicas, static (report, replica) => (Node: new NodeId(report.Node), Replica: replica))
+            .Where(entry => entry.Replica.Shard == shard.Value);
 
     private static string NameOf(NodeId source) => source.IsNone ? "the coordinator" : FormattableString.Invariant($"node {source}");
 

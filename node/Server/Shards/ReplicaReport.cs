@@ -75,8 +75,9 @@ internal sealed class ReplicaReport(
             (generation, epoch, version) = (view.Record.Generation, Math.Max(core.Epoch, view.Record.Epoch), view.Version);
         }).ConfigureAwait(false);
         var held = Store.Durable.Control;
-        return (Math.Max(generation, held.Generation), Math.Max(
-            epoch, held.PromisedEpoch), RecordVersion.Max(version, new RecordVersion(held.Recovery, held.CoordinatorRevision)));
+        return (
+            Math.Max(generation, held.Generation), Math.Max(epoch, held.PromisedEpoch),
+            RecordVersion.Max(version, new RecordVersion(held.Recovery, held.CoordinatorRevision)));
     }
 
     /// <summary>What binds it; null if it has failed or stopped.</summary>

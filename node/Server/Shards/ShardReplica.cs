@@ -65,8 +65,8 @@ internal sealed class ShardReplica : IAsyncDisposable
         };
         Report = new ReplicaReport(context, _core, _journal, Reads, _published, _disk, decisions, Mailbox, _life);
         var performer = new EffectPerformer(
-            context,
-            _core, _journal, new JournalFrames(context, _journal, atOnce), _snapshots, Reads, Orders, _published, decisions, Mailbox, atOnce, Quarantine);
+            context, _core, _journal, new JournalFrames(context, _journal, atOnce), _snapshots, Reads, Orders, _published,
+            decisions, Mailbox, atOnce, Quarantine);
         _loop = new EventLoop(context, _life, _core, performer, _journal, _notices, Mailbox, _timer, Reads, _published, _disk, atOnce);
     }
 

@@ -1,8 +1,9 @@
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// Judges the journal's disk by how long records wait to become durable. The bounds for slow and healthy are far apart, so that leaderships do not
-/// oscillate. A shard without writes learns nothing of its disk and keeps the last judgement. Runs on the shard's writer executor.
+/// Judges the journal's disk by how long records wait to become durable. A disk that is merely slower than those of the other replicas is found by the core
+/// (<c>JournalPace</c>), which also decides to whom a leader on a slow disk transfers (<c>Succession</c>). The bounds for slow and healthy are far apart, so
+/// that leaderships do not oscillate. A shard without writes learns nothing of its disk and keeps the last judgement. Runs on the shard's writer executor.
 /// </summary>
 internal sealed class SlowDiskJudge
 {

@@ -27,8 +27,8 @@ namespace KvCluster.Node.Shards;
 /// <param name="use">Takes the received state's store into use, on the writer executor, even if the replica has ended; null if there is none.</param>
 /// <param name="fail">The replica cannot continue. Writer executor.</param>
 internal sealed class SnapshotTransfers(
-    StoreContext context,
-    Action<Event> later, Action<Action> visit, Func<Action, bool> tryStop, Action<Exception> lacksRoom, Action<ReplicaStore?> use, Action<Exception> fail)
+    StoreContext context, Action<Event> later, Action<Action> visit, Func<Action, bool> tryStop,
+    Action<Exception> lacksRoom, Action<ReplicaStore?> use, Action<Exception> fail)
 {
     /// <summary>Bytes verified at a time. Small enough not to delay checkpoints of other shards on the same executor.</summary>
     private const long VerifyStepBytes = 4 << 20;

@@ -72,8 +72,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     /// <summary>The state of the streams, without nodes that left the cluster. Any thread.</summary>
     public IEnumerable<LinkReading> ReadLinks() =>
-        _links.Where(link => link.Value.IsUp || _map?.Snapshot.Nodes.ContainsKey(link.Key) == true).OrderBy(link => link.Key).Select(
-            link => new LinkReading(link.Key, link.Value.IsUp && !link.Value.IsSilentFor(DownAfter), link.Value.WaitingBytes, link.Value.Dropped));
+        _links.Where(link => link.Value.IsUp || _map?.Snapshot.Nodes.ContainsKey(link.Key) == true).OrderBy(link => link.Key)
+            .Select(link => new LinkReading(link.Key, link.Value.IsUp && !link.Value.IsSilentFor(DownAfter), link.Value.WaitingBytes, link.Value.Dropped));
 
     /// <summary>Runs a stream that another node opened, until it ends.</summary>
     /// <param name="incoming">Messages from the other node.</param>
@@ -165,8 +165,11 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     private PeerMessage Hello() => new()
     {
-        Hello = new PeerHello { ClusterId = identity.ClusterId,
-            NodeId = identity.Node, Levels = identity.Levels.ToMessage(), Incarnation = identity.Incarnation, Lineage = identity.Lineage.ToByteString() },
+        Hello = new PeerHello
+        {
+            ClusterId = identity.ClusterId, NodeId = identity.Node, Levels = identity.Levels.ToMessage(),
+            Incarnation = identity.Incarnation, Lineage = identity.Lineage.ToByteString()
+        },
     };
 
     // Returns the other node's id.

@@ -56,8 +56,8 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     /// <param name="memoryBudget">What the store may use, in bytes. Without it, the store has only the options' bounds.</param>
     /// <param name="identity">What the directory must belong to, or will belong to; null accepts any.</param>
     public static StandaloneStore Open(
-        IFileSystem files,
-        string directory, StoreOptions options, TimeProvider time, ILogger log, long memoryBudget = long.MaxValue, StoreIdentity? identity = null)
+        IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log,
+        long memoryBudget = long.MaxValue, StoreIdentity? identity = null)
     {
         WorkThread[] lanes = [.. Enumerable.Range(0, options.JournalWrites).Select(lane => new WorkThread($"kv-journal-{lane}", time))];
         WorkThread[] threads = [new("kv-writer", time), .. lanes, new("kv-checkpoint", time, WorkThread.BackgroundNice), new("kv-prefetch", time)];

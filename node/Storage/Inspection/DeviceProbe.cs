@@ -21,8 +21,8 @@ internal readonly record struct WriteTimes(TimeSpan Allocated, TimeSpan Zeroed, 
 /// <param name="DirectorySync">Median time to create a file and make its name durable.</param>
 /// <param name="Features">What the file system supports besides.</param>
 internal sealed record DeviceReport(
-    bool IsDirect, WriteTimes? Direct,
-    WriteTimes Buffered, double OnePerSecond, double? TwoPerSecond, double? FourPerSecond, TimeSpan LargeWrite, TimeSpan DirectorySync, FileFeatures Features);
+    bool IsDirect, WriteTimes? Direct, WriteTimes Buffered, double OnePerSecond, double? TwoPerSecond, double? FourPerSecond,
+    TimeSpan LargeWrite, TimeSpan DirectorySync, FileFeatures Features);
 
 /// <summary>How journals should use a disk.</summary>
 /// <param name="Filling">Whether to fill new segments with zeros.</param>

@@ -44,8 +44,8 @@ internal sealed class StoreCheck
         }
         var (id, shard) = replica.Identity;
         return new CheckReport(
-            replica.Layout.Directory,
-            id, shard, replica.Row, check._findings, use?.Keys ?? [], use?.DamagedTrees ?? [], use?.PagesRead ?? 0, check._recordsRead);
+            replica.Layout.Directory, id, shard, replica.Row,
+            check._findings, use?.Keys ?? [], use?.DamagedTrees ?? [], use?.PagesRead ?? 0, check._recordsRead);
     }
 
     private void CheckDirectory()

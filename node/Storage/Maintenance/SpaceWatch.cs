@@ -65,8 +65,8 @@ internal sealed class SpaceWatch : IDisposable
     /// <param name="memory">Knows what the node's other stores have changed.</param>
     /// <param name="stalled">Called when the disk is found full and records wait for space.</param>
     public SpaceWatch(
-        StoreContext context,
-        StoreLifecycle life, PageStore pages, JournalWriter journal, SpaceReserve reserve, CheckpointSchedule checkpoints, StoreMemory memory, Action stalled)
+        StoreContext context, StoreLifecycle life, PageStore pages, JournalWriter journal, SpaceReserve reserve,
+        CheckpointSchedule checkpoints, StoreMemory memory, Action stalled)
     {
         (_context, _life, _pages, _journal, _reserve, _checkpoints, _memory, _stalled) = (context, life, pages, journal, reserve, checkpoints, memory, stalled);
         _directory = Path.GetDirectoryName(pages.File.Path)!;

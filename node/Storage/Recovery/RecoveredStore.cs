@@ -153,9 +153,8 @@ internal sealed class RecoveredStore : IDisposable
         var covered = Index.FirstAfter(Pages.Covered.Etag);
         var replayed = Index.FirstAfter(published);
         StoreLog.Replayed(
-            _context.Log,
-            Layout.Directory, Index.BytesOf(0, Index.Count) >> 20, (long)readTime.TotalMilliseconds, replayed - covered, Index.BytesOf(covered, replayed) >> 20,
-            (long)replayTime.TotalMilliseconds);
+            _context.Log, Layout.Directory, Index.BytesOf(0, Index.Count) >> 20, (long)readTime.TotalMilliseconds,
+            replayed - covered, Index.BytesOf(covered, replayed) >> 20, (long)replayTime.TotalMilliseconds);
     }
 
     /// <inheritdoc/>

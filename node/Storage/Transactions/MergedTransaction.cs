@@ -40,7 +40,7 @@ internal sealed class MergedTransaction(
     private readonly byte[] _rangeEnd = new byte[KvLimits.KeyBytesMax];
     private readonly OperationResults _operationResults = new();
     private readonly TransactionResults _results = new();
-    private readonly SessionAgeing _ageing = new(options);
+    private readonly IdleSessions _idleSessions = new(options);
     private Etag _etagLast;
     private Etag _etagFirst;
     private Etag _next;
@@ -171,7 +171,7 @@ internal sealed class MergedTransaction(
 
     private void EndIdleSessions(WriteBatch batch, int pagesMax)
     {
-        _ageing.Collect(batch, _shardTime, _payload, LifeEnds.CountFor(pagesMax));
+        _idleSessions.Collect(batch, _shardTime, _payload, LifeEnds.CountFor(pagesMax));
         ApplyFrom(batch, 0);
     }
 
@@ -219,10 +219,10 @@ internal sealed class MergedTransaction(
     private bool TryMakeRoom(WriteBatch batch, WriteRequest opening)
     {
         if (opening.LifetimeMilliseconds != 0)
-            return _ageing.HasRoomWithLifetime(batch, opening.Owner);
-        if (_ageing.HasRoom(batch))
+            return _idleSessions.HasRoomWithLifetime(batch, opening.Owner);
+        if (_idleSessions.HasRoom(batch))
             return true;
-        if (SessionAgeing.FindUnfair(batch, opening.Owner, _results) is not { } unfair)
+        if (IdleSessions.FindUnfair(batch, opening.Owner, _results) is not { } unfair)
             return false;
         ApplyLeft(batch);
         var operationBytes = _payload.Count;

@@ -33,8 +33,8 @@ internal ref struct RequestExecution
     /// <param name="next">The etag of the next operation; advanced.</param>
     /// <param name="operationCount">Operations that took a change; advanced.</param>
     public RequestExecution(
-        WriteBatch batch,
-        ByteBuffer payload, OperationResults? results, int resultBytesMax, Etag etagFirst, long shardTime, ref Etag next, ref int operationCount)
+        WriteBatch batch, ByteBuffer payload, OperationResults? results, int resultBytesMax, Etag etagFirst, long shardTime,
+        ref Etag next, ref int operationCount)
     {
         (_batch, _payload, _results, _resultBytesMax, _etagFirst, _shardTime) = (batch, payload, results, resultBytesMax, etagFirst, shardTime);
         _next = ref next;

@@ -47,8 +47,8 @@ internal readonly ref struct CallHead
         }
         return new CallHead
         {
-            Id = id, Method = method, Request = request, Shard = new(
-                shard), Generation = generation, TimeoutMs = timeoutMs, Traceparent = traceparent, ReplyBytesMax = replyBytesMax,
+            Id = id, Method = method, Request = request, Shard = new(shard), Generation = generation,
+            TimeoutMs = timeoutMs, Traceparent = traceparent, ReplyBytesMax = replyBytesMax,
         };
     }
 }

@@ -55,8 +55,13 @@ internal static class SettingForms
     /// <summary>A list of items, which a file may also contain as a list.</summary>
     public static SettingParser<IReadOnlyList<T>> ListOf<T>(Func<string, T> item) => new(
         text => List(text, item),
-        new JsonObject { ["type"] = new JsonArray(
-            "string", "array"), ["minLength"] = 1, ["minItems"] = 1, ["items"] = new JsonObject { ["type"] = "string" } });
+        new JsonObject
+        {
+            ["type"] = new JsonArray("string", "array"),
+            ["minLength"] = 1,
+            ["minItems"] = 1,
+            ["items"] = new JsonObject { ["type"] = "string" }
+        });
 
     private static int ReadNumber(string text, int least, int most) =>
         int.TryParse(text, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out var number) && number >= least && number <= most

@@ -79,8 +79,8 @@ internal static class ClusterSuite
     }
 
     private static async Task<List<BenchmarkRow>> MeasureAsync(
-        string workload, int callers,
-        List<ClusterTarget> targets, Func<ClusterTarget, Func<int, int, Task>> operation, bool quick, Action<string> progress, CancellationToken cancellation)
+        string workload, int callers, List<ClusterTarget> targets, Func<ClusterTarget, Func<int, int, Task>> operation,
+        bool quick, Action<string> progress, CancellationToken cancellation)
     {
         var (runs, duration) = quick ? (1, TimeSpan.FromSeconds(2)) : (5, TimeSpan.FromSeconds(4));
         var outcomes = targets.ToDictionary(target => target.Name, _ => new List<ClosedLoop.Outcome>());
@@ -177,8 +177,9 @@ internal static class ClusterSuite
 
     // Every key that a get may request exists. Ours are put by the library, which continues when a leader changes.
     private static Task FillAsync(ClusterTarget target, KeySpace keys) =>
-        Parallel.ForEachAsync(Enumerable.Range(0, keys.Keys.Count), new ParallelOptions { MaxDegreeOfParallelism = 128 }, async (number, _) => await target.Put(
-            number % 128, number));
+        Parallel.ForEachAsync(
+            Enumerable.Range(0, keys.Keys.Count), new ParallelOptions { MaxDegreeOfParallelism = 128 },
+            async (number, _) => await target.Put(number % 128, number));
 
     private static void Found(bool found)
     {

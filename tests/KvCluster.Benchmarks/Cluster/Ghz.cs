@@ -50,8 +50,8 @@ internal static class Ghz
             {
                 string[] arguments =
                 [
-                    .. proto, "--insecure", "--call", call, "-D", data, "-O", "json", "--connections", Number(
-                        Connections), "-c", Number(Callers), "-n", quick ? "10000" : "50000", new Uri(address()).Authority,
+                    .. proto, "--insecure", "--call", call, "-D", data, "-O", "json", "--connections", Number(Connections),
+                    "-c", Number(Callers), "-n", quick ? "10000" : "50000", new Uri(address()).Authority,
                 ];
                 using var process = Process.Start(new ProcessStartInfo(program, arguments) { RedirectStandardOutput = true })!;
                 using var report = await JsonDocument.ParseAsync(process.StandardOutput.BaseStream, cancellationToken: cancellation);

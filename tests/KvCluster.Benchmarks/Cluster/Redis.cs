@@ -26,8 +26,11 @@ internal static class Redis
         using var folder = new TemporaryDirectory();
         var port = FreePorts.Ten().ToString(CultureInfo.InvariantCulture);
         using var process = Process.Start(new ProcessStartInfo(
-            server, ["--port", port, "--bind",
-                "127.0.0.1", "--dir", folder.Path, "--save", "", "--appendonly", "yes", "--appendfsync", "always"]) { RedirectStandardOutput = true })!;
+            server,
+            ["--port", port, "--bind", "127.0.0.1", "--dir", folder.Path, "--save", "", "--appendonly", "yes", "--appendfsync", "always"])
+        {
+            RedirectStandardOutput = true
+        })!;
         // Read, so that the pipe does not fill up.
         process.OutputDataReceived += static (_, _) => { };
         process.BeginOutputReadLine();

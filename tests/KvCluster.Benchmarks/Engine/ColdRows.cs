@@ -125,9 +125,8 @@ internal static class ColdRows
     }
 
     private static double PutRate(IEngine engine, long keys, double seconds, int seed, (int Callers, int TransactionKeys) size) => WriteRows.CallAsync(
-        engine, size.Callers,
-        size.TransactionKeys, keys, putsMax: long.MaxValue, TimeSpan.FromSeconds(seconds), caller => new EngineData((seed * WriteRows.ManyCallers) + caller))
-        .GetAwaiter().GetResult().Rate;
+        engine, size.Callers, size.TransactionKeys, keys, putsMax: long.MaxValue, TimeSpan.FromSeconds(seconds),
+        caller => new EngineData((seed * WriteRows.ManyCallers) + caller)).GetAwaiter().GetResult().Rate;
 
     private static async Task<double[]> MeasureAsync(EngineRun run, EngineStore store, MemoryLimit limit, long keys, long memory, string workload)
     {

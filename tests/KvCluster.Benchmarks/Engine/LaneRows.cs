@@ -28,9 +28,8 @@ internal static class LaneRows
             foreach (var callers in Callers)
             {
                 var name = string.Create(CultureInfo.InvariantCulture, $"{WriteRows.PutsOf(callers)}{(delay == 0 ? "" : $", journal slower by {delay} ms")}");
-                await run.AlternateAsync(name, [WriteRows.PutsPerSecond], stores, async store =>
-                    [(await WriteRows.CallAsync(
-                        store.Engine, callers, 1, Keys, putsMax: long.MaxValue, run.Plan.Time, _ => new EngineData(run.NextSeed()))).Rate]);
+                await run.AlternateAsync(name, [WriteRows.PutsPerSecond], stores, async store => [(await WriteRows.CallAsync(
+                    store.Engine, callers, 1, Keys, putsMax: long.MaxValue, run.Plan.Time, _ => new EngineData(run.NextSeed()))).Rate]);
             }
         }
     }

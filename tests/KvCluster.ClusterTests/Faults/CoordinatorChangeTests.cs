@@ -117,10 +117,16 @@ public sealed class CoordinatorChangeTests
             {
                 Calls =
                 {
-                    new Call { Id = 1, Method = Method.Put, Generation = generation,
-                        Request = new PutRequest { Key = ByteString.CopyFromUtf8("newer"), Value = ByteString.CopyFromUtf8("1") }.ToByteString() },
-                    new Call { Id = 2, Method = Method.Get, Generation = generation, Request = new GetRequest { Key = ByteString.CopyFromUtf8("newer") }
-                        .ToByteString() },
+                    new Call
+                    {
+                        Id = 1, Method = Method.Put, Generation = generation,
+                        Request = new PutRequest { Key = ByteString.CopyFromUtf8("newer"), Value = ByteString.CopyFromUtf8("1") }.ToByteString()
+                    },
+                    new Call
+                    {
+                        Id = 2, Method = Method.Get, Generation = generation,
+                        Request = new GetRequest { Key = ByteString.CopyFromUtf8("newer") }.ToByteString()
+                    },
                 },
             });
             await exchange.RequestStream.CompleteAsync();

@@ -262,8 +262,9 @@ public sealed class PauseTests
         Signals.Resume(cluster.RouterIds[0]);
         await using var later = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true, Timeout = Eventually.Limit });
         var rest = await later.ScanAsync(new KvScan { Prefix = "big/"u8.ToArray(), Start = Encoding.UTF8.GetBytes(last + '\0') }).ToListAsync();
-        Assert.Equal(Enumerable.Range(0, BigValues).Select(Key).SkipWhile(key => Encoding.UTF8.GetString(key) != last).Skip(1), rest.Select(
-            static entry => entry.Key.ToArray()));
+        Assert.Equal(
+            Enumerable.Range(0, BigValues).Select(Key).SkipWhile(key => Encoding.UTF8.GetString(key) != last).Skip(1),
+            rest.Select(static entry => entry.Key.ToArray()));
     }
 
     /// <summary>Calls of the load end without an answer meanwhile, and are made again under their identities. Each read has parts in two shards.</summary>

@@ -106,8 +106,9 @@ public sealed class ReadErrorTests
         }
     }
 
-    private static Task UntilReplacedAsync(FaultCluster cluster, ulong before) => Eventually.TrueAsync(async () =>
-        (await cluster.StatusOfAsync(Node))?.Replicas.FirstOrDefault() is { Role: Role.Follower or Role.Leader } replica && replica.Replica != before,
+    private static Task UntilReplacedAsync(FaultCluster cluster, ulong before) => Eventually.TrueAsync(
+        async () => (await cluster.StatusOfAsync(Node))?.Replicas.FirstOrDefault() is { Role: Role.Follower or Role.Leader } replica
+            && replica.Replica != before,
         $"the damaged replica {before} is replaced");
 
     private static async Task<ulong> ReplicaAsync(FaultCluster cluster)

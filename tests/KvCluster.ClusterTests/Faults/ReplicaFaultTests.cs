@@ -151,8 +151,8 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     private static async Task<KvCluster.Etag> AcknowledgedAsync(FaultCluster cluster, ulong replica)
     {
         var statuses = await Task.WhenAll(cluster.Nodes.Where(static node => node.IsRunning).Select(node => cluster.StatusOfAsync(node.Node, detailOf: 0)));
-        return statuses.SelectMany(static status => status?.Replicas ?? []).SelectMany(static own => own.Detail?.Followers ?? []).Where(
-            follower => follower.Replica == replica)
+        return statuses.SelectMany(static status => status?.Replicas ?? []).SelectMany(static own => own.Detail?.Followers ?? [])
+            .Where(follower => follower.Replica == replica)
             .Select(static follower => new KvCluster.Etag(follower.Acknowledged?.Epoch ?? 0, follower.Acknowledged?.Change ?? 0)).DefaultIfEmpty().Max();
     }
 

@@ -39,8 +39,12 @@ public sealed class PositionRulesTests
         HistoryEntry.Of(1, "k", "delete", "", new Observation("ok") { Position = At(etag), Existed = existed }, 0, 1);
 
     private static HistoryEntry Get(string mode, string? value, ulong of, ulong position, ulong seen = 0) => HistoryEntry.Of(
-        1, "k", "get", "", new Observation("ok", value is not null, value ?? "", At(
-            of)) { Position = At(position), Seen = At(seen), AgeUs = mode == "stale" ? 0 : -1 }, 2, 3) with { Mode = mode };
+        1, "k", "get", "",
+        new Observation("ok", value is not null, value ?? "", At(of))
+        {
+            Position = At(position), Seen = At(seen), AgeUs = mode == "stale" ? 0 : -1
+        },
+        2, 3) with { Mode = mode };
 
     private static Etag At(ulong change) => change == 0 ? Etag.None : new Etag(1, change);
 }

@@ -61,8 +61,8 @@ internal sealed class FaultCluster : IAsyncDisposable
     /// <param name="dataOf">The directory of a node's data, if it is not in the cluster's directory.</param>
     /// <param name="founders">The nodes that the cluster is created with and that start; null means all. The others join when the test starts them.</param>
     public static async Task<FaultCluster> StartAsync(
-        int nodes = 3, string splitAt = "",
-        int etcdMembers = 1, bool secure = false, Func<int, string?>? dataOf = null, Action<NodeProcess>? prepare = null, int? founders = null)
+        int nodes = 3, string splitAt = "", int etcdMembers = 1, bool secure = false,
+        Func<int, string?>? dataOf = null, Action<NodeProcess>? prepare = null, int? founders = null)
     {
         var cluster = new FaultCluster(await EtcdMembers.StartAsync(etcdMembers, secure));
         try

@@ -11,15 +11,17 @@ internal sealed class OperatorShell(IReadOnlyDictionary<string, string> variable
     /// <param name="cluster">The cluster.</param>
     /// <param name="node">The node in trouble.</param>
     public OperatorShell(string endpoint, FaultCluster cluster, int node)
-        : this(new Dictionary<string, string> { ["KV_ENDPOINT"] = endpoint, ["ETCDCTL_ENDPOINTS"] = string.Join(
-            ',', cluster.Etcd.Endpoints), ["DATA"] = cluster.Node(node).Data })
+        : this(new Dictionary<string, string>
+        {
+            ["KV_ENDPOINT"] = endpoint, ["ETCDCTL_ENDPOINTS"] = string.Join(',', cluster.Etcd.Endpoints), ["DATA"] = cluster.Node(node).Data
+        })
     {
     }
 
     private static string SearchPath { get; } = string.Join(
         Path.PathSeparator,
-        new[] { Tools.Built("kv", "KvCluster.Cli"), NodeProcess.Program, Tools.Find("etcdctl") }.Select(Path.GetDirectoryName).Append(
-            Environment.GetEnvironmentVariable("PATH")));
+        new[] { Tools.Built("kv", "KvCluster.Cli"), NodeProcess.Program, Tools.Find("etcdctl") }.Select(Path.GetDirectoryName)
+            .Append(Environment.GetEnvironmentVariable("PATH")));
 
     /// <summary>The same shell with a further variable.</summary>
     public OperatorShell With(string name, string value) => new(new Dictionary<string, string>(variables) { [name] = value });

@@ -78,8 +78,8 @@ internal sealed class PrometheusServer : IAsyncDisposable
     public async Task<IReadOnlyList<string>> ValuesAsync(string query)
     {
         using var answer = JsonDocument.Parse(await GetAsync($"api/v1/query?query={Uri.EscapeDataString(query)}"));
-        return [.. answer.RootElement.GetProperty("data").GetProperty("result").EnumerateArray().Select(
-            series => $"{{{LabelsOf(series.GetProperty("metric"))}}} {series.GetProperty("value")[1].GetString()}")];
+        return [.. answer.RootElement.GetProperty("data").GetProperty("result").EnumerateArray()
+            .Select(series => $"{{{LabelsOf(series.GetProperty("metric"))}}} {series.GetProperty("value")[1].GetString()}")];
     }
 
     /// <summary>The samples of each series of a selector, as they were scraped or evaluated.</summary>
@@ -154,8 +154,8 @@ internal sealed class PrometheusServer : IAsyncDisposable
     }
 
     private static string LabelsOf(JsonElement labels) =>
-        string.Join(", ", labels.EnumerateObject().Where(static label => label.Name is not ("alertname" or "__name__")).Select(
-            static label => $"{label.Name}={label.Value.GetString()}"));
+        string.Join(", ", labels.EnumerateObject().Where(static label => label.Name is not ("alertname" or "__name__"))
+            .Select(static label => $"{label.Name}={label.Value.GetString()}"));
 
     private static long Unix(DateTime time) => new DateTimeOffset(time).ToUnixTimeSeconds();
 

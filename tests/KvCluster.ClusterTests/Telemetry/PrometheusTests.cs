@@ -181,8 +181,8 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     }
 
     private static IEnumerable<string> LastWords(ScrapedCluster scraped) => scraped.Cluster.Nodes.SelectMany(node => node.Log
-        .Where(static line => OfInterest.Any(word => line.Contains(word, StringComparison.Ordinal))).TakeLast(20).Select(
-            line => $"node {node.Node} ({scraped.TargetOf(node.Node)}): {line}"));
+        .Where(static line => OfInterest.Any(word => line.Contains(word, StringComparison.Ordinal))).TakeLast(20)
+        .Select(line => $"node {node.Node} ({scraped.TargetOf(node.Node)}): {line}"));
 
     // Faults that are remembered longest come first. Each fault waits for its alerts with what it gets, and is then removed.
     private static IEnumerable<(string[] Alerts, Func<FaultWatch, Task> Fault)> Faults(ScrapedCluster scraped, SmallDisk disk) =>

@@ -8,10 +8,10 @@ public sealed partial class RunbookTextTests
 {
     private static readonly string[] Tested =
     [
-        .. typeof(RunbookTests).GetMethods().SelectMany(static method => method.GetCustomAttributesData()).Where(
-            static attribute => attribute.AttributeType == typeof(TraitAttribute))
-            .Select(static attribute => attribute.ConstructorArguments).Where(static trait => (string)trait[0].Value! == RunbookTests.Entry).Select(
-                static trait => (string)trait[1].Value!),
+        .. typeof(RunbookTests).GetMethods().SelectMany(static method => method.GetCustomAttributesData())
+            .Where(static attribute => attribute.AttributeType == typeof(TraitAttribute))
+            .Select(static attribute => attribute.ConstructorArguments).Where(static trait => (string)trait[0].Value! == RunbookTests.Entry)
+            .Select(static trait => (string)trait[1].Value!),
     ];
 
     /// <summary>A test of this project executes them. It asserts itself that it has executed all blocks of the entry.</summary>

@@ -495,7 +495,7 @@ internal sealed class ClusterNode : IDisposable
         _run.Time.After(_run.Random.NextInt64(1_000, 500_000), Start);
     }
 
-    // As Rejoin does: not while nobody else serves, and then as if the disk were lost.
+    // As StartWithOldCopy does: not while nobody else serves, and then as if the disk were lost.
     private void LoseOldCopy()
     {
         if (_run.Nodes.All(other => other == this || !other.Serves))

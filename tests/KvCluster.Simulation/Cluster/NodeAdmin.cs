@@ -7,7 +7,7 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// Requests of operators and other nodes about the shard's replicas, answered as AdminService, ReplicaReplacement and StayingVoters of the host do.
+/// Requests of operators and other nodes about the shard's replicas, answered as AdminService, ReplicaReplacement and StopPermissions of the host do.
 /// </summary>
 internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 {
@@ -21,7 +21,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     private static readonly TimeSpan LearnerPatience = TimeSpan.FromSeconds(4);
     private static readonly TimeSpan StatusWithin = TimeSpan.FromSeconds(20);
 
-    private StayingMajority? _majority;
+    private MajorityAfterStop? _majority;
     private (ReplicaId Learner, ReplacementSteps.CatchUp Watch)? _catchUp;
 
     /// <summary>The replica was told to stop for good, and may have stopped.</summary>
@@ -31,7 +31,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     public void Begin()
     {
         _catchUp = null;
-        _majority = new StayingMajority(
+        _majority = new MajorityAfterStop(
             node.Id,
             other => run.NodeOf(other).IsUp && !run.Network.IsCut(node.Id, other) && !run.Network.IsCut(other, node.Id), static _ => false, node.Clock);
     }
@@ -76,7 +76,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         if (node.Replica is not { IsServing: true } replica)
             done(0, "this node does not lead");
         else
-            WithView(replica, view => done(view.Epoch, _majority!.TryLetGo(view, of, StayingVoters.GoneTime)));
+            WithView(replica, view => done(view.Epoch, _majority!.TryLetGo(view, of, StopPermissions.GoneTime)));
     });
 
     /// <summary>An operator has its replica taken out of service, with the consent of the shard's leader.</summary>
@@ -86,7 +86,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
             return;
         run.Trace($"replica {node.ReplicaId:x} on node {node.Id} is to be quarantined");
         var process = node.Process;
-        var usableUntil = node.Clock.GetTimestamp() + (long)(StayingVoters.UseTimeMax.TotalSeconds * node.Clock.TimestampFrequency);
+        var usableUntil = node.Clock.GetTimestamp() + (long)(StopPermissions.UseTimeMax.TotalSeconds * node.Clock.TimestampFrequency);
         run.Network.Call(run.LeaderHint, leader => leader.Admin.Judge(node.Id, (epoch, refusal) => run.Network.Reply(() => node.Events.Deliver(() =>
         {
             if (!node.IsUp || node.Process != process || node.Replica is null)

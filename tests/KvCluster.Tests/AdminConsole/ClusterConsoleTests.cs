@@ -76,8 +76,10 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         var overview = await http.GetFromJsonAsync<JsonElement>("/api/overview");
         var node = overview.GetProperty("nodes")[0];
         Assert.Equal(
-            [("budgetBytes", 1_000), ("changedPagesBytes", 100),
-                ("readerPagesBytes", 20), ("freePagesBytes", 3), ("journalBytes", 40), ("journalIndexBytes", 5), ("requestsBytes", 6), ("heldBackUs", 7)],
+            [
+                ("budgetBytes", 1_000), ("changedPagesBytes", 100), ("readerPagesBytes", 20), ("freePagesBytes", 3), ("journalBytes", 40),
+                ("journalIndexBytes", 5), ("requestsBytes", 6), ("heldBackUs", 7)
+            ],
             node.GetProperty("memory").EnumerateObject().Select(use => (use.Name, use.Value.GetInt32())));
         Assert.Equal(4_096, node.GetProperty("dataAllocatedBytes").GetInt32());
         var shard = overview.GetProperty("shards")[0];
@@ -352,8 +354,11 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     {
         using var http = await StartAsync(Token);
         http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
-        foreach (var content in (StringContent[])[new("{}", Encoding.UTF8, "text/plain"), new("{", Encoding.UTF8, "application/json"), new(
-            "null", Encoding.UTF8, "application/json"), new("{\"key\":\"YQ==\"}", Encoding.UTF8, "application/json")])
+        foreach (var content in (StringContent[])
+        [
+            new("{}", Encoding.UTF8, "text/plain"), new("{", Encoding.UTF8, "application/json"),
+            new("null", Encoding.UTF8, "application/json"), new("{\"key\":\"YQ==\"}", Encoding.UTF8, "application/json")
+        ])
         {
             using var answer = await http.PostAsync("/api/put", content);
             Assert.Equal(HttpStatusCode.BadRequest, answer.StatusCode);
@@ -456,8 +461,11 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
             await File.WriteAllTextAsync(TokenFile, token + "\n");
         var admin = await AdminServer.StartAsync(new Uri("http://127.0.0.1:0"), NullLoggerFactory.Instance, [], CancellationToken.None);
         _running.Add(admin);
-        var options = new ConsoleOptions { Program = "a test", Endpoints = [endpoint ?? _cluster.Endpoint], Token = new AdminToken(
-            token is null ? null : TokenFile), KeysNeedToken = keysNeedToken, Hosts = new HashSet<string> { "kv.example.com" } };
+        var options = new ConsoleOptions
+        {
+            Program = "a test", Endpoints = [endpoint ?? _cluster.Endpoint], Token = new AdminToken(token is null ? null : TokenFile),
+            KeysNeedToken = keysNeedToken, Hosts = new HashSet<string> { "kv.example.com" }
+        };
         _running.Add(ClusterConsole.Add(admin, options, NullLoggerFactory.Instance)!);
         return new HttpClient { BaseAddress = new Uri(admin.Address) };
     }

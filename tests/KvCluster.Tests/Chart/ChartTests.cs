@@ -198,8 +198,9 @@ public sealed class ChartTests
     {
         const int CronJobNameMax = 52;
         string[] longest = ["--set", "fullnameOverride=" + new string('n', 40)];
-        var (one, same, other) = (await TemplateAsync("etcd-snapshots", longest), await TemplateAsync(
-            "etcd-snapshots", longest), await TemplateAsync("etcd-snapshots", [.. longest, "--set", "etcd.snapshots.keep=3"]));
+        var (one, same, other) = (
+            await TemplateAsync("etcd-snapshots", longest), await TemplateAsync("etcd-snapshots", longest),
+            await TemplateAsync("etcd-snapshots", [.. longest, "--set", "etcd.snapshots.keep=3"]));
 
         var names = Values(one, "\n  name: (.+)").Distinct().ToList();
         Assert.All(
@@ -289,7 +290,7 @@ public sealed class ChartTests
     /// </summary>
     [ToolFact("helm")]
     public async Task Leave_RenderedWithoutKubernetes_NeedsAnAnswer() =>
-        Assert.DoesNotContain("--skip-if-silent", await TemplateAsync("leave"), StringComparison.Ordinal);
+        Assert.DoesNotContain("--skip-if-silent", await TemplateAsync("removed-nodes"), StringComparison.Ordinal);
 
     [ToolTheory("helm")]
     [InlineData("https", true)]
@@ -386,8 +387,9 @@ public sealed class ChartTests
         {
             Assert.Equal(made, Values(role, "\n      - ([a-z-]+)").Order());
             Assert.Equal(["secrets"], Values(role, "resources: \\[(.+)\\]").Distinct());
-            Assert.Equal(role.Contains("helm.sh/hook: pre-install,pre-upgrade", StringComparison.Ordinal) ? ["get, patch", "create"] : ["get, patch"], Values(
-                role, "verbs: \\[(.+)\\]"));
+            Assert.Equal(
+                role.Contains("helm.sh/hook: pre-install,pre-upgrade", StringComparison.Ordinal) ? ["get, patch", "create"] : ["get, patch"],
+                Values(role, "verbs: \\[(.+)\\]"));
         }
     }
 

@@ -158,7 +158,9 @@ public sealed class ComposeUpgradeTests : IDisposable
         var path = $"{Path.Combine(Repository, "tests", "KvCluster.Tests", "Chart", "compose")}:{Environment.GetEnvironmentVariable("PATH")}";
         return Tools.RunAsync(
             Tools.Find("env")!,
-            ["-u", "NODE_IMAGE", "-u", "ROUTER_IMAGE", "-u", "CLI_IMAGE", "-u", "COMPOSE_FILE", $"STATE={PathOf("state")}", $"PATH={path}", "bash", PathOf(
-                "deploy/compose/upgrade"), "--wait", "1", .. arguments]);
+            [
+                "-u", "NODE_IMAGE", "-u", "ROUTER_IMAGE", "-u", "CLI_IMAGE", "-u", "COMPOSE_FILE", $"STATE={PathOf("state")}", $"PATH={path}",
+                "bash", PathOf("deploy/compose/upgrade"), "--wait", "1", .. arguments
+            ]);
     }
 }

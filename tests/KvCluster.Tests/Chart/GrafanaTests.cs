@@ -73,8 +73,8 @@ public sealed class GrafanaTests
             Assert.NotEmpty(dashboard.GetProperty("title").GetString()!);
             Assert.InRange(dashboard.GetProperty("schemaVersion").GetInt32(), 36, 41);
             // A variable chooses among the sources of a kind, so that the dashboards do not depend on a name.
-            var source = dashboard.GetProperty("templating").GetProperty("list").EnumerateArray().Single(
-                static variable => variable.GetProperty("name").GetString() == "datasource");
+            var source = dashboard.GetProperty("templating").GetProperty("list").EnumerateArray()
+                .Single(static variable => variable.GetProperty("name").GetString() == "datasource");
             Assert.Equal(("datasource", "prometheus"), (source.GetProperty("type").GetString(), source.GetProperty("query").GetString()));
             var panels = dashboard.GetProperty("panels").EnumerateArray().ToList();
             Assert.NotEmpty(panels);
@@ -102,6 +102,6 @@ public sealed class GrafanaTests
     private static IEnumerable<string> ListOf(object mapping, string key) => Assert.IsType<List<object>>(ComposeTests.ValueOf(mapping, key)).Cast<string>();
 
     // Where what of the machine is in the container.
-    private static Dictionary<string, string> Mounts() => ListOf(Service, "volumes").Select(static volume => volume.Split(':')).ToDictionary(
-        static parts => parts[0], static parts => parts[1], StringComparer.Ordinal);
+    private static Dictionary<string, string> Mounts() => ListOf(Service, "volumes").Select(static volume => volume.Split(':'))
+        .ToDictionary(static parts => parts[0], static parts => parts[1], StringComparer.Ordinal);
 }

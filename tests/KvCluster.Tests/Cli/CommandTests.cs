@@ -44,8 +44,8 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         async Task AssertLifeAsync(bool hasTtl, string? owner)
         {
             var (_, lines, _) = await RunAsync($"$KV get {_key} --meta");
-            var facts = lines.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => line.Split('\t')).ToDictionary(
-                static fact => fact[0], static fact => fact[1]);
+            var facts = lines.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => line.Split('\t'))
+                .ToDictionary(static fact => fact[0], static fact => fact[1]);
             Assert.Equal(["key", "etag", "bytes", "ttl", "owner"], facts.Keys);
             Assert.Equal(owner ?? "none", facts["owner"]);
             if (hasTtl)
@@ -131,9 +131,10 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         {
             var (exitCode, output, error) = await RunAsync($"$KV watch {_key} --after {after} --count {count} --output json");
             Assert.Equal((0, ""), (exitCode, error));
-            return [.. output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => JsonDocument.Parse(line).RootElement).Select(
-                static line =>
-                    (line.TryGetProperty("key", out var key) ? key.GetString()! : "", line.TryGetProperty("token", out var token) ? token.GetString() : null))];
+            return [.. output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => JsonDocument.Parse(line).RootElement)
+                .Select(static line => (
+                    line.TryGetProperty("key", out var key) ? key.GetString()! : "",
+                    line.TryGetProperty("token", out var token) ? token.GetString() : null))];
         }
     }
 

@@ -33,15 +33,21 @@ public sealed class DiagnosisTests
         { "warning", Sound(2) with { Clock = Now.AddSeconds(2) }, "clocks", "node 1 and node 2 are 2,000.0 ms apart" },
         { "warning", Sound(2) with { Clock = Now.AddSeconds(-2) }, "clocks", "node 2 and this machine are 1,950.0 ms apart" },
         { "problem", Sound(2) with { Clock = Now.AddMinutes(-1) }, "clocks", "node 2 and node 1 are 60,000.0 ms apart" },
-        { "warning", Sound(
-            2) with { SyncMedian = TimeSpan.FromMilliseconds(30) }, "disk of node 2", "writing and syncing 4 KiB takes 30.0 ms (median), 5.0 ms (longest)" },
-        { "problem", Sound(
-            2) with { SyncMedian = TimeSpan.FromSeconds(1) }, "disk of node 2", "writing and syncing 4 KiB takes 1,000.0 ms (median), 5.0 ms (longest)" },
+        {
+            "warning", Sound(2) with { SyncMedian = TimeSpan.FromMilliseconds(30) }, "disk of node 2",
+            "writing and syncing 4 KiB takes 30.0 ms (median), 5.0 ms (longest)"
+        },
+        {
+            "problem", Sound(2) with { SyncMedian = TimeSpan.FromSeconds(1) }, "disk of node 2",
+            "writing and syncing 4 KiB takes 1,000.0 ms (median), 5.0 ms (longest)"
+        },
         { "problem", Sound(2) with { DiskError = "No space left on device" }, "disk of node 2", "could not be measured: No space left on device" },
         { "warning", Sound(2) with { DiskFreeBytes = 9_000_000_000 }, "free space of node 2", "9.0 of 100.0 GB are free; data files of 0.0 GB take 0.0 GB" },
         { "problem", Sound(2) with { DiskFreeBytes = 500_000_000 }, "free space of node 2", "0.5 of 100.0 GB are free; data files of 0.0 GB take 0.0 GB" },
-        { "warning", Sound(
-            2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "")] }, "aside of node 2", "the copy '4' of a replica of shard 4 takes 303 MB" },
+        {
+            "warning", Sound(2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "")] }, "aside of node 2",
+            "the copy '4' of a replica of shard 4 takes 303 MB"
+        },
         {
             "warning", Sound(2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "its control file is lost")] }, "aside of node 2",
             "the copy '4' of a replica of shard 4 takes 303 MB, and is kept although space is needed, because its control file is lost"

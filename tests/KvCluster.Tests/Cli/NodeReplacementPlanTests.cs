@@ -21,8 +21,9 @@ public sealed class NodeReplacementPlanTests
 
     [Fact]
     public void Of_ANodeInsteadOfWhichNoneIsNamed_LeavesTheChoiceToTheCluster() =>
-        Assert.All(NodeReplacementPlan.Of(Cluster(4, [1, 2, 3], [2, 3, 1]), Moves, Gone, to: null).Moves, static move => Assert.Equal(
-            (null, ""), (move.To, move.Refusal)));
+        Assert.All(
+            NodeReplacementPlan.Of(Cluster(4, [1, 2, 3], [2, 3, 1]), Moves, Gone, to: null).Moves,
+            static move => Assert.Equal((null, ""), (move.To, move.Refusal)));
 
     /// <summary>The named node has a replica of some shards, and of no shard it can have two.</summary>
     [Fact]

@@ -119,8 +119,13 @@ public sealed class NodeReplacementTests
             {
                 return new GetStatusResponse
                 {
-                    Nodes = { Enumerable.Range(1, 5).Select(node => new V1.NodeStatus { Node = (uint)node,
-                        Error = node == Old ? "gone" : "", Replicas = { node == Old ? [] : ReplicasOfLocked((uint)node) } }) },
+                    Nodes =
+                    {
+                        Enumerable.Range(1, 5).Select(node => new V1.NodeStatus
+                        {
+                            Node = (uint)node, Error = node == Old ? "gone" : "", Replicas = { node == Old ? [] : ReplicasOfLocked((uint)node) }
+                        })
+                    },
                 };
             }
         }

@@ -231,8 +231,14 @@ internal sealed class FakeCluster : IAsyncDisposable
             yield return new ScanPage
             {
                 Position = new Position { Shard = route.Shard, Etag = new V1.Etag { Epoch = 1, Change = _change } },
-                Entries = { chunk.Select(entry => new Entry { Key = ByteString.CopyFrom(
-                    entry.Key), Value = request.KeysOnly ? ByteString.Empty : ByteString.CopyFrom(entry.Value.Value), Etag = entry.Value.Etag }) },
+                Entries =
+                {
+                    chunk.Select(entry => new Entry
+                    {
+                        Key = ByteString.CopyFrom(entry.Key), Value = request.KeysOnly ? ByteString.Empty : ByteString.CopyFrom(entry.Value.Value),
+                        Etag = entry.Value.Etag
+                    })
+                },
             };
         }
         var next = request.Reverse ? route.Start : route.End;

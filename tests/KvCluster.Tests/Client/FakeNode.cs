@@ -340,11 +340,22 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
                     Node = node.Id,
                     Address = node.Address,
                     Version = "1",
-                    Memory = request.Activity ? new V1.NodeMemory { BudgetBytes = 1_000, ChangedPagesBytes = 100,
-                        ReaderPagesBytes = 20, FreePagesBytes = 3, JournalBytes = 40, JournalIndexBytes = 5, RequestsBytes = 6, HeldBackUs = 7 } : null,
+                    Memory = request.Activity
+                        ? new V1.NodeMemory
+                        {
+                            BudgetBytes = 1_000, ChangedPagesBytes = 100, ReaderPagesBytes = 20, FreePagesBytes = 3,
+                            JournalBytes = 40, JournalIndexBytes = 5, RequestsBytes = 6, HeldBackUs = 7
+                        }
+                        : null,
                     History = request.History ? node.History : null,
-                    Replicas = { new V1.ReplicaStatus { Route = node._cluster.ToMap().Shards[0], Role = Role.Leader,
-                        DataBytes = 8192, DataAllocatedBytes = 4096, Digest = request.Digest ? ByteString.CopyFrom(1, 2, 3) : ByteString.Empty } },
+                    Replicas =
+                    {
+                        new V1.ReplicaStatus
+                        {
+                            Route = node._cluster.ToMap().Shards[0], Role = Role.Leader, DataBytes = 8192, DataAllocatedBytes = 4096,
+                            Digest = request.Digest ? ByteString.CopyFrom(1, 2, 3) : ByteString.Empty
+                        }
+                    },
                 },
             },
         });

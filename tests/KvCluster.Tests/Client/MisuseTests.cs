@@ -275,8 +275,11 @@ public sealed class MisuseTests
     public void Put_WithAConditionOfItsOwn_InAList_IsRefused()
     {
         var write = new KvWrite();
-        Assert.Contains("If", Assert.Throws<ArgumentException>(() => write.Operations.Put(
-            "k"u8.ToArray(), default, new KvPutOptions { Condition = KvCondition.Absent() })).Message, StringComparison.Ordinal);
+        Assert.Contains(
+            "If",
+            Assert.Throws<ArgumentException>(
+                () => write.Operations.Put("k"u8.ToArray(), default, new KvPutOptions { Condition = KvCondition.Absent() })).Message,
+            StringComparison.Ordinal);
         Assert.Equal(0, write.Count);
         write.Operations.Put("k"u8.ToArray(), default, new KvPutOptions { Sequence = true });
         Assert.Equal(1, write.Count);

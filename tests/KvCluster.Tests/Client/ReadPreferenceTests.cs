@@ -109,8 +109,10 @@ public sealed class ReadPreferenceTests
         await using var router = await RouterHost.StartAsync(
             new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [cluster.Endpoint], Timeout = Eventually.Limit },
             new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [gateway ? router.Address : cluster.Endpoint],
-            Gateway = gateway, Read = KvReadMode.Session, Timeout = Eventually.Limit });
+        await using var client = new KvClient(new KvClientOptions
+        {
+            Endpoints = [gateway ? router.Address : cluster.Endpoint], Gateway = gateway, Read = KvReadMode.Session, Timeout = Eventually.Limit
+        });
         await client.PutAsync("a", "1");
         await client.PutAsync("z", "2");
         for (var read = 0; read < 3; read++)

@@ -19,8 +19,9 @@ public sealed class StatusReadingTests
     [Fact]
     public void Hints_OfRolesThatAreNotKnown_NameTheNodeAndItsVersion()
     {
-        Assert.Equal(["node 2 runs version 0.0.9, whose roles this kv does not know; the kv of that version shows them"], StatusCommand.Hints(
-            StatusOf(Role.Unspecified)));
+        Assert.Equal(
+            ["node 2 runs version 0.0.9, whose roles this kv does not know; the kv of that version shows them"],
+            StatusCommand.Hints(StatusOf(Role.Unspecified)));
         Assert.Empty(StatusCommand.Hints(StatusOf(Role.Follower)));
     }
 

@@ -143,8 +143,11 @@ public sealed class KeptTests
     private static EmbeddedCoordinator OpenCoordinator(string folder) => EmbeddedCoordinator.Open(Path.Combine(folder, "coordinator"), TimeProvider.System);
 
     private static Task<NodeHost> StartAsync(string folder, ICoordinator coordinator) => NodeHost.StartAsync(
-        new NodeOptions { Node = new(1), DataDirectory = Path.Combine(
-            folder, "node-1"), Listen = "http://127.0.0.1:0", StopTimeMax = Eventually.Limit, DrainTimeMax = Eventually.Limit },
+        new NodeOptions
+        {
+            Node = new(1), DataDirectory = Path.Combine(folder, "node-1"), Listen = "http://127.0.0.1:0",
+            StopTimeMax = Eventually.Limit, DrainTimeMax = Eventually.Limit
+        },
         coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
 
     private static KvClient ClientOf(NodeHost host) => new(new KvClientOptions { Endpoints = [host.Address], Timeout = Eventually.Limit });

@@ -356,8 +356,13 @@ public sealed class StructuredFuzzTests
     {
         const int ChecksumOffset = 128;
         var slot = new byte[ControlFile.SlotBytes];
-        ControlFile.Encode(slot, new ControlState { ReplicaId = new(
-            11), Shard = new(2), PromisedEpoch = 5, PromisedLeader = new(22), Committed = new Etag(4, 8), LeaseLongestMs = 500 }, 9);
+        ControlFile.Encode(
+            slot,
+            new ControlState
+            {
+                ReplicaId = new(11), Shard = new(2), PromisedEpoch = 5, PromisedLeader = new(22), Committed = new Etag(4, 8), LeaseLongestMs = 500
+            },
+            9);
         var changed = Mutation.Of(random, slot, keepsLength: true, hot: ChecksumOffset);
         BinaryPrimitives.WriteUInt32LittleEndian(changed.AsSpan(ChecksumOffset), Crc32C.Of(changed.AsSpan(0, ChecksumOffset)));
         if (Accepts(() => ControlFile.TryDecode(changed, Path, out var state, out var sequence) ? (state, sequence)
@@ -371,8 +376,11 @@ public sealed class StructuredFuzzTests
     private static void Meta(Random random)
     {
         var page = new byte[Page.Bytes];
-        new MetaPage { Revision = 8, Identity = 77, FilePages = 40, FreeDirectory = PageRef.ToFile(5), CheckpointPosition = new CheckpointPosition(
-            new Etag(3, 4), new JournalPosition(1, 8_192), 6), Trees = new TreeRoot[StoreRoot.TreesMax] }.Encode(page);
+        new MetaPage
+        {
+            Revision = 8, Identity = 77, FilePages = 40, FreeDirectory = PageRef.ToFile(5),
+            CheckpointPosition = new CheckpointPosition(new Etag(3, 4), new JournalPosition(1, 8_192), 6), Trees = new TreeRoot[StoreRoot.TreesMax]
+        }.Encode(page);
         var changed = Mutation.Of(random, page, keepsLength: true, hot: 256);
         BinaryPrimitives.WriteUInt32LittleEndian(changed, Crc32C.Of(changed.AsSpan(4)));
         if (Accepts(() => MetaPage.TryDecode(changed, Path)) is not { } read)

@@ -177,8 +177,11 @@ public sealed class CompressedRequestTests(ITestOutputHelper output)
     [Fact]
     public void Limit_OfReads_FitsThePositionsThatTheyMayName()
     {
-        var position = new Position { Shard = uint.MaxValue,
-            Etag = new V1.Etag { Epoch = ulong.MaxValue, Change = ulong.MaxValue }, AgeUs = ulong.MaxValue, Lineage = ulong.MaxValue };
+        var position = new Position
+        {
+            Shard = uint.MaxValue, Etag = new V1.Etag { Epoch = ulong.MaxValue, Change = ulong.MaxValue },
+            AgeUs = ulong.MaxValue, Lineage = ulong.MaxValue
+        };
         var longest = UnsafeByteOperations.UnsafeWrap(new byte[KvLimits.KeyBytesMax]);
         var scan = new ScanRequest { Start = longest, End = longest, Prefix = longest, Read = new ReadOptions { Mode = ReadMode.Session } };
         var watch = new WatchRequest { Start = longest, End = longest, Prefix = longest };

@@ -95,8 +95,8 @@ public sealed class OpenCallsTests
         Assert.Equal((OpenCalls.RefusedInRowEnd, 1), (open.Refused, goAways));
         Assert.Single(log.Lines);
 
-        Task WriteAsync(int first, int count) => flood.WriteAsync([.. Enumerable.Range(first, count).SelectMany(
-            number => (Request((2 * number) + 1, "Unary") with { Flags = Http2Frame.EndHeaders | Http2Frame.EndStream }).ToBytes())]);
+        Task WriteAsync(int first, int count) => flood.WriteAsync([.. Enumerable.Range(first, count)
+            .SelectMany(number => (Request((2 * number) + 1, "Unary") with { Flags = Http2Frame.EndHeaders | Http2Frame.EndStream }).ToBytes())]);
 
         async Task RefuseAsync(int first, int last)
         {
@@ -171,10 +171,11 @@ public sealed class OpenCallsTests
             open.Return(busy);
         }
         Assert.True(open.TryTake(busy));
-        var fates = Enumerable.Range(1, 2 * OpenCalls.RefusedInRowEnd).Where(_ => !open.TryTake(busy)).Select(
-            call => (call, Fate: open.Refuse(busy, new HttpResponseFeature())));
-        Assert.Equal([(OpenCalls.RefusedInRowMax, ConnectionFate.TakesNoMore), (OpenCalls.RefusedInRowEnd, ConnectionFate.Ends)], fates.Where(
-            refusal => refusal.Fate != ConnectionFate.GoesOn));
+        var fates = Enumerable.Range(1, 2 * OpenCalls.RefusedInRowEnd).Where(_ => !open.TryTake(busy))
+            .Select(call => (call, Fate: open.Refuse(busy, new HttpResponseFeature())));
+        Assert.Equal(
+            [(OpenCalls.RefusedInRowMax, ConnectionFate.TakesNoMore), (OpenCalls.RefusedInRowEnd, ConnectionFate.Ends)],
+            fates.Where(refusal => refusal.Fate != ConnectionFate.GoesOn));
     }
 
     /// <summary>They were in no metric, so that a process at which callers with short deadlines arrive looked idle.</summary>

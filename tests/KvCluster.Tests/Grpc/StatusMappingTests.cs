@@ -10,8 +10,8 @@ public sealed class StatusMappingTests
     public void FromException_OfAFailedHandshake_IncludesTheTlsError()
     {
         var failure = new HttpRequestException(
-            HttpRequestError.SecureConnectionError,
-            "The SSL connection could not be established, see inner exception.", new AuthenticationException("The frame is corrupt."));
+            HttpRequestError.SecureConnectionError, "The SSL connection could not be established, see inner exception.",
+            new AuthenticationException("The frame is corrupt."));
         var status = StatusMapping.FromException(failure);
         Assert.Equal((StatusCode.Unavailable, "No connection: TLS: The frame is corrupt."), (status.StatusCode, status.Detail));
     }

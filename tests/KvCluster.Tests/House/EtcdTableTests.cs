@@ -12,8 +12,8 @@ public sealed partial class EtcdTableTests
     public void Table_NamesEveryTest()
     {
         var named = Row().Matches(House.Read("proto/Contract/ETCD.md")).Select(static row => row.Groups[1].Value).ToList();
-        var tests = typeof(EtcdBehaviourTests).GetMethods(BindingFlags.Public | BindingFlags.Instance | BindingFlags.DeclaredOnly).Where(
-            static method => method.GetCustomAttribute<FactAttribute>() is not null);
+        var tests = typeof(EtcdBehaviourTests).GetMethods(BindingFlags.Public | BindingFlags.Instance | BindingFlags.DeclaredOnly)
+            .Where(static method => method.GetCustomAttribute<FactAttribute>() is not null);
         Assert.Equal(
             tests.Select(static test => test.Name).Append(nameof(WatchApiTests.WatchAsync_AfterWhatTheJournalNoLongerHas_SaysTheOldestPosition)).Order(),
             named.Order());

@@ -75,10 +75,10 @@ public sealed class ClusterInitTests : IAsyncDisposable
 
     private Task<bool> CreateAsync(int nodeCount, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys) =>
         ClusterInit.CreateAsync(
-            _coordinator,
-            "test", new NewCluster([.. Enumerable.Range(1, nodeCount).Select(node => new NodeId((uint)node))], replicationFactor, splitKeys), Never);
+            _coordinator, "test",
+            new NewCluster([.. Enumerable.Range(1, nodeCount).Select(node => new NodeId((uint)node))], replicationFactor, splitKeys), Never);
 
     private async Task<List<ShardRecord>> ShardsAsync() =>
-        [.. (await _coordinator.ListAsync(_keys.Shards, Never)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!)).OrderBy(
-            shard => shard.Shard)];
+        [.. (await _coordinator.ListAsync(_keys.Shards, Never)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!))
+            .OrderBy(shard => shard.Shard)];
 }

@@ -404,8 +404,8 @@ public sealed class CoordinatorRecoveryTests
     }
 
     private static CoordinatorRecovery RecoveryOf(
-        NodeCluster cluster,
-        ICoordinator coordinator, Func<RecoveryClaim?, Task<NodeReport>>? ownReport = null, Func<NodeId, string, GrpcChannel>? channelTo = null) => new(
+        NodeCluster cluster, ICoordinator coordinator, Func<RecoveryClaim?, Task<NodeReport>>? ownReport = null,
+        Func<NodeId, string, GrpcChannel>? channelTo = null) => new(
         new(1),
         coordinator,
         cluster.Keys,

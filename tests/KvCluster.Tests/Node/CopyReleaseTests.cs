@@ -129,6 +129,7 @@ public sealed class CopyReleaseTests
         var old = before.Replicas.Single(replica => replica.Node == node).Replica;
         await Eventually.TrueAsync(
             async () => (await cluster.RecordAsync()).Replicas.Any(
-                replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }), $"node {node} has a new voter");
+                replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }),
+            $"node {node} has a new voter");
     }
 }

@@ -105,7 +105,8 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         await _kv.WriteAsync(new V1.WriteRequest { Operations = { Put("k", "1"), Put("k", "2") } });
         Assert.Equal("2", (await GetAsync("k")).Value.ToStringUtf8());
         await EtcdAsync(async etcd => Assert.Equal(
-            StatusCode.InvalidArgument, (await Assert.ThrowsAsync<RpcException>(
+            StatusCode.InvalidArgument,
+            (await Assert.ThrowsAsync<RpcException>(
                 () => etcd.TxnAsync(new TxnRequest { Success = { EtcdPut("k", "1"), EtcdPut("k", "2") } }).ResponseAsync)).StatusCode));
     }
 
@@ -222,7 +223,8 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         var value = ByteString.CopyFrom(new byte[1_700_000]);
         await _kv.PutAsync(new PutRequest { Key = Key("k"), Value = value });
         await EtcdAsync(async etcd => Assert.Equal(
-            StatusCode.InvalidArgument, (await Assert.ThrowsAsync<RpcException>(
+            StatusCode.InvalidArgument,
+            (await Assert.ThrowsAsync<RpcException>(
                 () => etcd.PutAsync(new Etcdserverpb.PutRequest { Key = Key("k"), Value = value }).ResponseAsync)).StatusCode));
     }
 
@@ -242,8 +244,9 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
             await etcd.DeleteRangeAsync(new Etcdserverpb.DeleteRangeRequest { Key = Key("k") });
             // etcd's start revision is the first that is sent; the position here is the last that is not.
             var told = await EtcdEventsAsync(new WatchCreateRequest { Key = Key("k"), StartRevision = revision + 1, PrevKv = true }, 2);
-            Assert.Equal([(Mvccpb.Event.Types.EventType.Put, "2"), (Mvccpb.Event.Types.EventType.Delete, "")], told.Select(
-                static one => (one.Type, one.Kv.Value.ToStringUtf8())));
+            Assert.Equal(
+                [(Mvccpb.Event.Types.EventType.Put, "2"), (Mvccpb.Event.Types.EventType.Delete, "")],
+                told.Select(static one => (one.Type, one.Kv.Value.ToStringUtf8())));
             Assert.Equal("1", told[0].PrevKv.Value.ToStringUtf8());
         });
     }

@@ -93,8 +93,10 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
             Conditions = { new Condition { EtagEquals = first.Position.Etag }, new Condition { ValueEquals = Bytes("1") }, new Condition { Exists = true } },
         });
         var refused = await RefusedAsync(
-            () => _kv.PutAsync(new PutRequest { Key = key, Value = Bytes(
-                "x"), Conditions = { new Condition { Exists = true }, new Condition { EtagEquals = first.Position.Etag } } }),
+            () => _kv.PutAsync(new PutRequest
+            {
+                Key = key, Value = Bytes("x"), Conditions = { new Condition { Exists = true }, new Condition { EtagEquals = first.Position.Etag } }
+            }),
             StatusCode.FailedPrecondition,
             "CONDITION_FAILED");
         Assert.Equal("1", refused.Metadata["condition"]);
@@ -311,8 +313,11 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
             {
                 var request = new ExchangeRequest();
                 for (var index = first; index < first + 100; index++)
-                    request.Calls.Add(new Call { Id = (ulong)index,
-                        Method = V1.Method.Put, Request = new PutRequest { Key = Key($"{index % 50}"), Value = Bytes("v") }.ToByteString() });
+                    request.Calls.Add(new Call
+                    {
+                        Id = (ulong)index, Method = V1.Method.Put,
+                        Request = new PutRequest { Key = Key($"{index % 50}"), Value = Bytes("v") }.ToByteString()
+                    });
                 await exchange.RequestStream.WriteAsync(request);
             }
             await exchange.RequestStream.CompleteAsync();

@@ -184,8 +184,11 @@ public sealed class KvReadsTests : IAsyncLifetime
     {
         var lookup = new ShardLookup(new(1), _cluster.ShardsOf(1), _metrics.Activity.Hot);
         var opener = new ReadOpener(lookup, TimeProvider.System);
-        return new KvReads(lookup, opener, threads, new KvQueries(
-            lookup, opener, threads, new KeptSnapshots(_time, TimeSpan.FromMinutes(1)), QueryMemory.For(CallMemory.MebibytesDefault), _time), _time);
+        return new KvReads(
+            lookup, opener, threads,
+            new KvQueries(
+                lookup, opener, threads, new KeptSnapshots(_time, TimeSpan.FromMinutes(1)), QueryMemory.For(CallMemory.MebibytesDefault), _time),
+            _time);
     }
 
     private static PutRequest Put(string value) => new() { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8(value) };

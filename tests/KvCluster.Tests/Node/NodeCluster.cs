@@ -48,7 +48,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     public ReplicationOptions Replication { get; set; } = new();
 
     /// <summary>For nodes that start from now on.</summary>
-    public TimeSpan RejoinWaitMax { get; set; } = Eventually.Limit;
+    public TimeSpan OldCopyWaitMax { get; set; } = Eventually.Limit;
 
     /// <summary>For nodes that start from now on.</summary>
     public TimeSpan ReadWaitMax { get; set; } = Eventually.Limit;
@@ -259,10 +259,12 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     /// <summary>The options with which a node is started.</summary>
-    public NodeOptions OptionsOf(uint node) => new() { Node = new(node),
-        DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", ServeAdmin = ServesAdmin, DrainTimeMax = Eventually.Limit,
-        StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience, ReadWaitMax = ReadWaitMax,
-        Storage = Storage };
+    public NodeOptions OptionsOf(uint node) => new()
+    {
+        Node = new(node), DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", ServeAdmin = ServesAdmin,
+        DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, OldCopyWaitMax = OldCopyWaitMax, ReadWaitMax = ReadWaitMax,
+        LearnerPatience = LearnerPatience, Replication = Replication, Storage = Storage,
+    };
 
     /// <summary>Starts a node with other options than <see cref="OptionsOf"/> has.</summary>
     public async Task StartNodeAsync(NodeOptions options)

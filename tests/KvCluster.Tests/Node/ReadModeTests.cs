@@ -46,8 +46,9 @@ public sealed class ReadModeTests
             var many = await AnsweredAsync(
                 () => cluster.KvOf(follower).GetManyAsync(new GetManyRequest { Keys = { Bytes("b"), Bytes("none"), Bytes("a") }, Read = read }).ResponseAsync);
             Assert.Equal(["2", "", "1"], many.Entries.Select(entry => entry.Value.ToStringUtf8()));
-            Assert.Equal(["a", "b"], (await AnsweredAsync(() => ScanAsync(cluster, follower, read))).SelectMany(page => page.Entries).Select(
-                entry => entry.Key.ToStringUtf8()));
+            Assert.Equal(
+                ["a", "b"],
+                (await AnsweredAsync(() => ScanAsync(cluster, follower, read))).SelectMany(page => page.Entries).Select(entry => entry.Key.ToStringUtf8()));
         }
         var stale = Assert.Single(await ScanAsync(cluster, follower, new ReadOptions { Mode = ReadMode.Stale }));
         Assert.True(stale.Position.HasAgeUs);

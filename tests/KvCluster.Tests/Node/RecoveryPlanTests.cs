@@ -54,8 +54,9 @@ public sealed class RecoveryPlanTests
     public void Of_ALeaderBelowAPromise_LeavesItToTakeANewEpoch()
     {
         var record = Record(generation: 4, [1, 2, 3], epoch: 7, leader: 2);
-        var plan = Plan(Node(1, record, promised: 8, promisedTo: 1), Leads(Node(2, record, promised: 7, promisedTo: 2), epoch: 7), Node(
-            3, record, promised: 7, promisedTo: 2));
+        var plan = Plan(
+            Node(1, record, promised: 8, promisedTo: 1), Leads(Node(2, record, promised: 7, promisedTo: 2), epoch: 7),
+            Node(3, record, promised: 7, promisedTo: 2));
 
         var planned = Assert.Single(plan.Shards);
         Assert.Empty(plan.Refusals);
@@ -369,8 +370,13 @@ public sealed class RecoveryPlanTests
         other.Cluster.Lineage = Lineage.Create().ToByteString();
         Assert.Contains(
             Plan(Node(1, record), Node(2, record), other).Refusals, static line => line.Contains("another cluster or lineage", StringComparison.Ordinal));
-        var foreign = RecoveryPlan.Of(new RecoveryFindings { Reports = [Node(1, record), Node(2, record), Node(3, record)],
-            HeldCluster = new ClusterRecord { ClusterId = "other", Lineage = History } }, 1);
+        var foreign = RecoveryPlan.Of(
+            new RecoveryFindings
+            {
+                Reports = [Node(1, record), Node(2, record), Node(3, record)],
+                HeldCluster = new ClusterRecord { ClusterId = "other", Lineage = History }
+            },
+            1);
         Assert.Contains(foreign.Refusals, static line => line.Contains("another cluster of this name", StringComparison.Ordinal));
     }
 
@@ -450,8 +456,12 @@ public sealed class RecoveryPlanTests
         (left.Replicas[1].Absent, left.EpochFloor) = (true, 9 * Gap);
         // That one was made without node 2, and put what it knew of its starts.
         var starts = new Dictionary<NodeId, NodeStarts> { [new(2)] = Start(5 + Gap) };
-        var plan = RecoveryPlan.Of(new RecoveryFindings { Reports = [Node(1, newest), Node(2, newest), Node(3, Record(3, [1, 2, 3])), Node(4, newest)],
-            HeldShards = [left], HeldStarts = starts }, 1);
+        var plan = RecoveryPlan.Of(
+            new RecoveryFindings
+            {
+                Reports = [Node(1, newest), Node(2, newest), Node(3, Record(3, [1, 2, 3])), Node(4, newest)], HeldShards = [left], HeldStarts = starts
+            },
+            1);
         Assert.Empty(plan.Refusals);
         Assert.Equal(2UL, plan.Number);
         var record = plan.Shards.Single().Record;

@@ -399,7 +399,8 @@ public sealed class ReplicaReplacementTests
         await cluster.ChangeRecordAsync(record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = node, Learner = true }));
         await Eventually.TrueAsync(
             () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers.Any(
-                follower => follower.Replica == 77), "the leader knows of the learner");
+                follower => follower.Replica == 77),
+            "the leader knows of the learner");
     }
 
     // As an operator does: asks the leader, and asks again if the leader changed or a replica was slow for a moment.

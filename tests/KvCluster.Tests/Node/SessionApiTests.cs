@@ -102,8 +102,10 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
     {
         var opened = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k"), LifetimeMs = 1_000 });
         // A request of the session is no KeepAlive. It is refused as soon as the session has ended.
-        var put = new PutRequest { Key = Key(
-            "k"), RequestId = new RequestId { Session = opened.Session, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard } };
+        var put = new PutRequest
+        {
+            Key = Key("k"), RequestId = new RequestId { Session = opened.Session, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard }
+        };
         await Eventually.TrueAsync(
             async () =>
             {

@@ -41,8 +41,9 @@ public sealed class SetAsideTests : IDisposable
     {
         var path = directory.ShardPath(new(Shard));
         Directory.CreateDirectory(path);
-        ControlFile.Create(LocalDisk.Instance, Path.Combine(path, "control"), new ControlState { ReplicaId = new(
-            1), Shard = new(Shard), Committed = new Etag(0, committed) }).Dispose();
+        ControlFile.Create(
+            LocalDisk.Instance, Path.Combine(path, "control"),
+            new ControlState { ReplicaId = new(1), Shard = new(Shard), Committed = new Etag(0, committed) }).Dispose();
         if (quarantined)
             File.WriteAllText(Path.Combine(path, "quarantined"), "its tree is wrong");
         directory.SetAside(new(Shard));

@@ -33,8 +33,11 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
         await PutAsync("n", long.MaxValue.ToString(CultureInfo.InvariantCulture));
         await RefusedAsync(() => IncrementCall(1), StatusCode.FailedPrecondition, "NUMBER_OVERFLOW");
         await RefusedAsync(
-            () => _kv.WriteAsync(new WriteRequest { WithResults = true,
-                Operations = { Put("other", "v"), new Operation { Increment = new IncrementOperation { Key = Key("n"), By = 1 } } } }),
+            () => _kv.WriteAsync(new WriteRequest
+            {
+                WithResults = true,
+                Operations = { Put("other", "v"), new Operation { Increment = new IncrementOperation { Key = Key("n"), By = 1 } } }
+            }),
             StatusCode.FailedPrecondition,
             "NUMBER_OVERFLOW");
         Assert.False((await GetAsync("other")).Found);

@@ -106,8 +106,9 @@ public sealed class EtagTests(ITestOutputHelper output)
         static Etag Plain(ReadOnlySpan<char> text)
         {
             var digits = text.ToString().Replace("-", "", StringComparison.Ordinal);
-            return new(ulong.Parse(digits[..16], NumberStyles.AllowHexSpecifier, CultureInfo.InvariantCulture), ulong.Parse(
-                digits[16..], NumberStyles.AllowHexSpecifier, CultureInfo.InvariantCulture));
+            return new(
+                ulong.Parse(digits[..16], NumberStyles.AllowHexSpecifier, CultureInfo.InvariantCulture),
+                ulong.Parse(digits[16..], NumberStyles.AllowHexSpecifier, CultureInfo.InvariantCulture));
         }
     }
 

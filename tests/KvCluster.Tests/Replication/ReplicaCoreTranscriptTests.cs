@@ -161,8 +161,10 @@ public sealed class ReplicaCoreTranscriptTests
     [Fact]
     public void LostTail_RecoveredInThePromisedEpochWithAPrepareOpen_Continues()
     {
-        var control = new HardState { ReplicaId = new(
-            1), PromisedEpoch = 2, PromisedLeader = new(2), PromisedIncarnation = 20, Acknowledged = new Etag(2, ulong.MaxValue) };
+        var control = new HardState
+        {
+            ReplicaId = new(1), PromisedEpoch = 2, PromisedLeader = new(2), PromisedIncarnation = 20, Acknowledged = new Etag(2, ulong.MaxValue)
+        };
         var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
         replica.From(2, 2, frame => frame.Prepare = new Prepare()).Shows("");
         replica.From(2, 2, frame => frame.Append = Transcript.Append((2, 3), (2, 4))).Synced().Durable();

@@ -25,10 +25,13 @@ public sealed class RequestKeysTests(ITestOutputHelper output)
             Assert.Equal([key, value], KeysOf(Method.GetMany, new GetManyRequest { Keys = { key, value } }));
             var write = new WriteRequest { Operations = { RandomOperations(random) }, Conditions = { RandomConditions(random) } };
             Assert.Equal([.. write.Operations.SelectMany(KeysOf), .. write.Conditions.SelectMany(KeysOf)], KeysOf(Method.Write, write));
-            var transact = new TransactRequest { Success = { RandomOperations(random) },
-                Failure = { RandomOperations(random) }, Conditions = { RandomConditions(random) } };
-            Assert.Equal([.. transact.Success.Concat(transact.Failure).SelectMany(KeysOf), .. transact.Conditions.SelectMany(KeysOf)], KeysOf(
-                Method.Transact, transact));
+            var transact = new TransactRequest
+            {
+                Success = { RandomOperations(random) }, Failure = { RandomOperations(random) }, Conditions = { RandomConditions(random) }
+            };
+            Assert.Equal(
+                [.. transact.Success.Concat(transact.Failure).SelectMany(KeysOf), .. transact.Conditions.SelectMany(KeysOf)],
+                KeysOf(Method.Transact, transact));
         }
     }
 

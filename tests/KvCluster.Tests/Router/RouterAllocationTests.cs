@@ -90,8 +90,8 @@ public sealed class RouterAllocationTests : IAsyncLifetime
             var failure = await Assert.ThrowsAsync<RpcException>(async () =>
             {
                 if (isScan)
-                    await _channel.CreateCallInvoker().AsyncServerStreamingCall(method, null, new CallOptions(), request).ResponseStream.MoveNext(
-                        CancellationToken.None);
+                    await _channel.CreateCallInvoker().AsyncServerStreamingCall(method, null, new CallOptions(), request)
+                        .ResponseStream.MoveNext(CancellationToken.None);
                 else
                     await _channel.CreateCallInvoker().AsyncUnaryCall(method, null, new CallOptions(), request);
             });

@@ -64,8 +64,9 @@ public sealed class RouterHostTests : IAsyncLifetime
             new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), logs,
             CancellationToken.None);
         await Eventually.TrueAsync(
-            () => lines.Lines.Any(line => line.StartsWith(
-                "Warning: Calls are waiting: it has no shard map yet: http://127.0.0.1:1: ", StringComparison.Ordinal)), "the log says what it waits for");
+            () => lines.Lines.Any(line =>
+                line.StartsWith("Warning: Calls are waiting: it has no shard map yet: http://127.0.0.1:1: ", StringComparison.Ordinal)),
+            "the log says what it waits for");
     }
 
     [Fact]
@@ -425,8 +426,8 @@ public sealed class RouterHostTests : IAsyncLifetime
             var failure = await Assert.ThrowsAsync<RpcException>(async () =>
             {
                 if (isScan)
-                    await _channel.CreateCallInvoker().AsyncServerStreamingCall(method, null, new CallOptions(), garbage).ResponseStream.MoveNext(
-                        CancellationToken.None);
+                    await _channel.CreateCallInvoker().AsyncServerStreamingCall(method, null, new CallOptions(), garbage)
+                        .ResponseStream.MoveNext(CancellationToken.None);
                 else
                     await _channel.CreateCallInvoker().AsyncUnaryCall(method, null, new CallOptions(), garbage);
             });
@@ -461,8 +462,10 @@ public sealed class RouterHostTests : IAsyncLifetime
     [Fact]
     public async Task DeleteRange_WithARequestIdOverTwoShards_IsRefused()
     {
-        var request = new DeleteRangeRequest { Start = Utf8(
-            "a"), End = Utf8("zz"), RequestId = new RequestId { Session = ByteString.CopyFrom(new byte[16]), Sequence = 1, LowestOpen = 1 } };
+        var request = new DeleteRangeRequest
+        {
+            Start = Utf8("a"), End = Utf8("zz"), RequestId = new RequestId { Session = ByteString.CopyFrom(new byte[16]), Sequence = 1, LowestOpen = 1 }
+        };
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await _kv.DeleteRangeAsync(request));
         Assert.Equal((StatusCode.FailedPrecondition, "SHARDS_DIFFER"), (failure.StatusCode, failure.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason));
         request.End = ByteString.Empty;

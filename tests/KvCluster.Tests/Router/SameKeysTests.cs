@@ -115,8 +115,8 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         // The others are streams, which have tests of their own below. An exchange carries the calls of this one.
         Assert.Equal(
             (string[])["BulkLoad", "Exchange", "Scan", "Watch"],
-            Kv.Descriptor.Methods.Select(static method => method.Name).Except(methods.Select(static method => method.ToString())).Order(
-                StringComparer.Ordinal));
+            Kv.Descriptor.Methods.Select(static method => method.Name).Except(methods.Select(static method => method.ToString()))
+                .Order(StringComparer.Ordinal));
         foreach (var method in methods)
         {
             var outcomes = new Dictionary<string, int>(StringComparer.Ordinal);
@@ -178,8 +178,11 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
     {
         foreach (var keys in new[] { Keys[..3], Keys[3..5], Keys[5..] })
         {
-            var chunk = new BulkLoadRequest { Chunk = 1,
-                Entries = { keys.Select(static key => new Entry { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("v") }) } };
+            var chunk = new BulkLoadRequest
+            {
+                Chunk = 1,
+                Entries = { keys.Select(static key => new Entry { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("v") }) }
+            };
             var shard = ShardOf(chunk.Entries[0].Key.Span);
             Assert.Equal((shard, shard), (await LoadedAsync(_cluster.KvOf(1), chunk), await LoadedAsync(new Kv.KvClient(_channel.Calls()), chunk)));
             await using var load = _client.BulkLoad(giveUpAfter: Eventually.Limit);

@@ -73,8 +73,8 @@ public sealed class ListenerLimitsTests
         Http2Frame.EndHeaders,
         stream,
         Http2Frame.HeaderBlock(
-            (":method", "POST"), (":scheme", "http"),
-            (":path", "/kvcluster.testing.Echo/Duplex"), (":authority", "localhost"), ("te", "trailers"), ("content-type", "application/grpc")));
+            (":method", "POST"), (":scheme", "http"), (":path", "/kvcluster.testing.Echo/Duplex"), (":authority", "localhost"),
+            ("te", "trailers"), ("content-type", "application/grpc")));
 
     private static async Task<WebApplication> StartAsync()
     {

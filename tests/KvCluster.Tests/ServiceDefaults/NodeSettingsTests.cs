@@ -118,8 +118,9 @@ public sealed class NodeSettingsTests
     public void Peers_WithSeveralMistakes_ReportAllOfThem()
     {
         var mistakes = Run(Said("listen-peers=https://127.0.0.1:7401 advertise-peers=https://0.0.0.0:7501")).Mistakes;
-        Assert.Equal(["--listen-peers", "--advertise-peers", "--advertise-peers", "--listen-peers"], mistakes.Select(
-            mistake => mistake[..mistake.IndexOf(':', StringComparison.Ordinal)]));
+        Assert.Equal(
+            ["--listen-peers", "--advertise-peers", "--advertise-peers", "--listen-peers"],
+            mistakes.Select(mistake => mistake[..mistake.IndexOf(':', StringComparison.Ordinal)]));
     }
 
     [Fact]

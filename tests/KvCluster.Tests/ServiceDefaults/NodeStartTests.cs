@@ -192,8 +192,12 @@ public sealed class NodeStartTests : IDisposable
         const int readOnly = 30;
         Assert.Contains(
             "volume", new DirectoryNotUsableException(_folder.Path, new IOException("Read-only file system", readOnly)).Message, StringComparison.Ordinal);
-        Assert.Contains("volume", new DirectoryNotUsableException(_folder.Path, new StorageIoException(
-            "create directory", "x", "y", inner: new IOException("Read-only file system", readOnly))).Message, StringComparison.Ordinal);
+        Assert.Contains(
+            "volume",
+            new DirectoryNotUsableException(
+                _folder.Path,
+                new StorageIoException("create directory", "x", "y", inner: new IOException("Read-only file system", readOnly))).Message,
+            StringComparison.Ordinal);
     }
 
     private static async Task AssertHasNoRecordsAsync(EmbeddedCoordinator coordinator)

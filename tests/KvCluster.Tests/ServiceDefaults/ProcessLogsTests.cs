@@ -45,6 +45,6 @@ public sealed class ProcessLogsTests
     private static LogLevel LeastOf(ILoggerFactory logs, string category) => Enum.GetValues<LogLevel>().First(logs.CreateLogger(category).IsEnabled);
 
     private static Settings SettingsOf(params (string Name, string Text)[] flags) => SettingsReader.Read(
-        [CommonSettings.LogFormat, CommonSettings.LogLevel],
-        [], new SettingSources(flags.ToDictionary(static flag => flag.Name, static flag => flag.Text), new Dictionary<string, string>()));
+        [CommonSettings.LogFormat, CommonSettings.LogLevel], [],
+        new SettingSources(flags.ToDictionary(static flag => flag.Name, static flag => flag.Text), new Dictionary<string, string>()));
 }

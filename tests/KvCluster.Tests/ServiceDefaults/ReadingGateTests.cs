@@ -146,8 +146,8 @@ public sealed class ReadingGateTests
         Http2Frame.EndHeaders,
         1,
         Http2Frame.HeaderBlock(
-            (":method", "POST"), (":scheme", "http"),
-            (":path", "/kvcluster.testing.Echo/Unary"), (":authority", "localhost"), ("te", "trailers"), ("content-type", "application/grpc")));
+            (":method", "POST"), (":scheme", "http"), (":path", "/kvcluster.testing.Echo/Unary"), (":authority", "localhost"),
+            ("te", "trailers"), ("content-type", "application/grpc")));
 
     private static Task<bool> PassAsync(ReadingGate gate, IPAddress? host = null) => gate.PassAsync(host ?? Host, CancellationToken.None).AsTask();
 }

@@ -13,8 +13,8 @@ public sealed class MutationTests
 
     private static readonly Lazy<List<string>> TestNames = new(static () =>
     [
-        .. typeof(MutationTests).Assembly.GetTypes().Where(static type => type.IsClass).SelectMany(
-            static type => type.GetMethods().Select(method => $"{type.FullName}.{method.Name}")),
+        .. typeof(MutationTests).Assembly.GetTypes().Where(static type => type.IsClass)
+            .SelectMany(static type => type.GetMethods().Select(method => $"{type.FullName}.{method.Name}")),
     ]);
 
     public static TheoryData<string> Mutations =>

@@ -129,8 +129,8 @@ public sealed class MetricsPageTests : IDisposable
         double[] values = [0, -1.5, 123456789012, 0.1 + 0.2, 1e-300, double.MaxValue, double.PositiveInfinity, double.NegativeInfinity, double.NaN];
         _meter.CreateObservableGauge(
             "kvcluster.test.numbers", () => values.Select((value, index) => new Measurement<double>(value, Tag("kvcluster.shard", index))), null, "");
-        var written = Write().Split('\n', StringSplitOptions.RemoveEmptyEntries).Where(static line => line[0] != '#').Select(
-            static line => line[(line.LastIndexOf(' ') + 1)..]);
+        var written = Write().Split('\n', StringSplitOptions.RemoveEmptyEntries).Where(static line => line[0] != '#')
+            .Select(static line => line[(line.LastIndexOf(' ') + 1)..]);
         Assert.Equal(["0", "-1.5", "123456789012", "0.30000000000000004", "1E-300", "1.7976931348623157E+308", "+Inf", "-Inf", "NaN"], written);
     }
 

@@ -57,9 +57,10 @@ public sealed class RequestCountsTests : IAsyncLifetime
     public void CallWithoutAPlace_IsRefusedAndNotInProgress()
     {
         var lookup = new ShardLookup(new(1), null!, _metrics.Activity.Hot);
-        new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0), new KeptSnapshots(
-            TimeProvider.System,
-            TimeSpan.FromMinutes(1)), QueryMemory.For(CallMemory.MebibytesDefault), _metrics, TimeProvider.System).Refused(Method.Put, ApiErrors.Busy);
+        new KvCalls(
+            lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0),
+            new KeptSnapshots(TimeProvider.System, TimeSpan.FromMinutes(1)), QueryMemory.For(CallMemory.MebibytesDefault),
+            _metrics, TimeProvider.System).Refused(Method.Put, ApiErrors.Busy);
         CheckCounts("BUSY");
     }
 

@@ -261,22 +261,29 @@ internal sealed class EmbeddedCoordinator : ICoordinator
 
     private CoordinatorRead Read(string key)
     {
-        var found = Range(new RangeRequest { Key = ByteString.CopyFromUtf8(key) });
-        var kv = found.Kvs.SingleOrDefault();
-        return new CoordinatorRead(kv?.Value.ToStringUtf8(), kv?.ModRevision ?? 0, found.Header.Revision);
+        var found = List(ByteString.CopyFromUtf8(key), ByteString.Empty);
+        var entry = found.Entries.SingleOrDefault();
+        return new CoordinatorRead(entry.Value, entry.ModRevision, found.Revision);
     }
 
     private CoordinatorList List(string prefix)
     {
         var key = ByteString.CopyFromUtf8(prefix);
-        var found = Range(new RangeRequest { Key = key, RangeEnd = EtcdRequests.EndOfPrefix(key) });
+        return List(key, EtcdRequests.EndOfPrefix(key));
+    }
+
+    private CoordinatorList List(ByteString key, ByteString rangeEnd)
+    {
+        var found = Range(new RangeRequest { Key = key, RangeEnd = rangeEnd });
         var entries = found.Kvs.Select(static kv => new CoordinatorChange(kv.Key.ToStringUtf8(), kv.Value.ToStringUtf8(), kv.ModRevision));
         return new CoordinatorList([.. entries], found.Header.Revision);
     }
 
-    private bool Holds(CoordinatorGuard guard) => guard.UnchangedSince is { } revision
-        ? List(guard.Key).Entries.All(entry => entry.ModRevision <= revision)
-        : Read(guard.Key).Value == guard.Value;
+    private bool Holds(CoordinatorGuard guard)
+    {
+        var key = ByteString.CopyFromUtf8(guard.Key);
+        return guard.Holds(List(key, guard.UnchangedSince is null ? ByteString.Empty : EtcdRequests.EndOfPrefix(key)).Entries);
+    }
 
     // The node's own changes, which take a refusal for a missing answer, as they do with etcd.
     private TxnResponse ExecuteOwn(TxnRequest request)

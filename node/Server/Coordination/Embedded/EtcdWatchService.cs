@@ -87,8 +87,10 @@ internal sealed class EtcdWatchService(EmbeddedCoordinator coordinator) : Watch.
         }
         catch (CoordinatorCompactedException compacted)
         {
-            await TryWriteAsync(new WatchResponse { WatchId = id,
-                Canceled = true, CompactRevision = compacted.KeptFrom, CancelReason = compacted.Message }).ConfigureAwait(false);
+            await TryWriteAsync(new WatchResponse
+            {
+                WatchId = id, Canceled = true, CompactRevision = compacted.KeptFrom, CancelReason = compacted.Message
+            }).ConfigureAwait(false);
         }
         catch (CoordinatorUnavailableException stopped)
         {

@@ -43,7 +43,7 @@ internal static class EtcdRequests
 
     /// <summary>Whether a transaction changed nothing because its guard does not hold.</summary>
     public static bool IsBroken(CoordinatorGuard? guard, TxnResponse response) =>
-        guard is not null && !response.Succeeded && !Holds(guard, response.Responses.Single().ResponseRange);
+        guard is not null && !response.Succeeded && !guard.Holds(EntriesOf(response.Responses.Single().ResponseRange));
 
     /// <summary>The first key after all keys with a prefix. One zero byte if there is no such key.</summary>
     public static ByteString EndOfPrefix(ByteString prefix) =>
@@ -55,8 +55,7 @@ internal static class EtcdRequests
         return new CoordinatorRead(kv?.Value.ToStringUtf8(), kv?.ModRevision ?? 0, response.Header?.Revision ?? 0);
     }
 
-    public static CoordinatorList ToList(RangeResponse response) =>
-        new([.. response.Kvs.Select(kv => new CoordinatorChange(kv.Key.ToStringUtf8(), kv.Value.ToStringUtf8(), kv.ModRevision))], response.Header.Revision);
+    public static CoordinatorList ToList(RangeResponse response) => new([.. EntriesOf(response)], response.Header.Revision);
 
     public static IReadOnlyList<CoordinatorChange> ToChanges(IEnumerable<Event> events) =>
     [
@@ -88,6 +87,6 @@ internal static class EtcdRequests
             };
     }
 
-    private static bool Holds(CoordinatorGuard guard, RangeResponse read) =>
-        guard.UnchangedSince is { } revision ? read.Kvs.All(kv => kv.ModRevision <= revision) : ToRead(read).Value == guard.Value;
+    private static IEnumerable<CoordinatorChange> EntriesOf(RangeResponse response) =>
+        response.Kvs.Select(static kv => new CoordinatorChange(kv.Key.ToStringUtf8(), kv.Value.ToStringUtf8(), kv.ModRevision));
 }

@@ -304,8 +304,11 @@ public sealed class WatchHubTests
                 index.Add(watchers[^1]);
             }
             var operation = OperationOf(random);
-            var happened = new WatchEvent { Kind = operation.Kind, Key = StoreBench.Text(
-                operation.Key), End = operation.Kind == EventKind.DeleteRange ? StoreBench.Text(operation.Value) : default };
+            var happened = new WatchEvent
+            {
+                Kind = operation.Kind, Key = StoreBench.Text(operation.Key),
+                End = operation.Kind == EventKind.DeleteRange ? StoreBench.Text(operation.Value) : default
+            };
             var found = new List<RangeIndex.Group>();
             index.Find(happened, found);
             Assert.Equal(watchers.Where(watcher => happened.IsIn(watcher.Range)).ToHashSet(), found.SelectMany(static group => group.Watchers).ToHashSet());

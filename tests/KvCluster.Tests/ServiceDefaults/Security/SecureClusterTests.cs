@@ -33,8 +33,11 @@ public sealed class SecureClusterTests : IAsyncLifetime
         for (var node = 1u; node <= 3; node++)
             await StartNodeAsync(node);
         _router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "https://127.0.0.1:0", ServeAdmin = true, Seeds = [_nodes[0].Address], Timeout = Eventually.Limit,
-                Tls = new ServerTlsOptions { Files = FilesFor("router", _authority, "router.local.kvcluster"), HandshakeTimeMax = Eventually.Limit } },
+            new RouterOptions
+            {
+                Listen = "https://127.0.0.1:0", ServeAdmin = true, Seeds = [_nodes[0].Address], Timeout = Eventually.Limit,
+                Tls = new ServerTlsOptions { Files = FilesFor("router", _authority, "router.local.kvcluster"), HandshakeTimeMax = Eventually.Limit }
+            },
             new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         _folder.Issue(_authority, "client");
     }
@@ -164,8 +167,13 @@ public sealed class SecureClusterTests : IAsyncLifetime
         using var call = new Internal.V1.Replication.ReplicationClient(channel.Calls()).Connect(cancellationToken: limit.Token);
         try
         {
-            await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = record.ClusterId,
-                Node = node, Levels = ProgramLevels.Current.ToMessage(), Incarnation = 1, Lineage = record.Lineage } });
+            await call.RequestStream.WriteAsync(new PeerMessage
+            {
+                Hello = new PeerHello
+                {
+                    ClusterId = record.ClusterId, Node = node, Levels = ProgramLevels.Current.ToMessage(), Incarnation = 1, Lineage = record.Lineage
+                }
+            });
             Assert.True(await call.ResponseStream.MoveNext(limit.Token));
             return StatusCode.OK;
         }

@@ -98,8 +98,9 @@ public sealed class SimulatedFaultTests : IDisposable
             disk.Restart(UnsyncedWrites.Reordered, seed);
             seen.Add(string.Join(' ', disk.List("/")));
         }
-        Assert.Equal(["a b", "a b d", "a", "a d", "b c", "b c d", "c", "c d"], seen.Order(StringComparer.Ordinal).OrderBy(names => names[0]).ThenBy(
-            names => !names.Contains('b') && names[0] == 'a'));
+        Assert.Equal(
+            ["a b", "a b d", "a", "a d", "b c", "b c d", "c", "c d"],
+            seen.Order(StringComparer.Ordinal).OrderBy(names => names[0]).ThenBy(names => !names.Contains('b') && names[0] == 'a'));
     }
 
     /// <summary>Both names until both directories are synced, but never none.</summary>

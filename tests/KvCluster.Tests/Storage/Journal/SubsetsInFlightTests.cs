@@ -128,8 +128,8 @@ public sealed class SubsetsInFlightTests : IDisposable
 
     /// <summary>The places of the pieces that the writes changed.</summary>
     private List<int> Changed(int pieceBytes) =>
-        [.. Enumerable.Range(0, _after.Length / pieceBytes).Select(index => index * pieceBytes).Where(
-            at => !_after.AsSpan(at, pieceBytes).SequenceEqual(_before.AsSpan(at, pieceBytes)))];
+        [.. Enumerable.Range(0, _after.Length / pieceBytes).Select(index => index * pieceBytes)
+            .Where(at => !_after.AsSpan(at, pieceBytes).SequenceEqual(_before.AsSpan(at, pieceBytes)))];
 
     private void Submit(int number, int valueBytes) =>
         _ = _bench.Submit(request => request.Put(

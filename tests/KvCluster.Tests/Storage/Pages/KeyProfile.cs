@@ -10,12 +10,17 @@ internal sealed record KeyProfile(string Name, Func<Random, byte[]> Key, Func<Ra
     [
         new("numbers", random => Encoding.ASCII.GetBytes($"{random.Next(20_000):d8}"), random => Bytes(random, random.Next(40))),
         new("zeros", random => Letters(random, 1 + random.Next(12), "\0\0\0\u0001\u00ff"), random => Bytes(random, random.Next(20))),
-        new("paths", random => Encoding.ASCII.GetBytes($"files/usr/share/doc/{random.Next(30)}/package-{random.Next(40):d3}/{random.Next(9)}"), random => Bytes(
-            random, random.Next(60))),
-        new("long keys", random => [.. Letters(random, 1 + random.Next(3), "ab"),
-            .. Enumerable.Repeat((byte)'x', random.Next(2040)), .. Letters(random, 1 + random.Next(5), "cde")], random => Bytes(random, random.Next(200))),
-        new("all values", random => Encoding.ASCII.GetBytes($"k{random.Next(300)}"), random => Bytes(
-            random, random.Next(6) switch { 0 => random.Next(60_000), 1 => 2040 + random.Next(20), 2 => 8100 + random.Next(100), _ => random.Next(2100) })),
+        new("paths",
+            random => Encoding.ASCII.GetBytes($"files/usr/share/doc/{random.Next(30)}/package-{random.Next(40):d3}/{random.Next(9)}"),
+            random => Bytes(random, random.Next(60))),
+        new("long keys",
+            random => [.. Letters(random, 1 + random.Next(3), "ab"), .. Enumerable.Repeat((byte)'x', random.Next(2040)),
+                .. Letters(random, 1 + random.Next(5), "cde")],
+            random => Bytes(random, random.Next(200))),
+        new("all values",
+            random => Encoding.ASCII.GetBytes($"k{random.Next(300)}"),
+            random => Bytes(
+                random, random.Next(6) switch { 0 => random.Next(60_000), 1 => 2040 + random.Next(20), 2 => 8100 + random.Next(100), _ => random.Next(2100) })),
         new("kilobyte values", random => Encoding.ASCII.GetBytes($"{random.Next(4_000):d6}"), random => Bytes(random, 1000 + random.Next(200))),
     ];
 

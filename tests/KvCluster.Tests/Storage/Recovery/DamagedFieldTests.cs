@@ -233,8 +233,9 @@ public sealed partial class DamagedFieldTests : IDisposable
         {
             found += IsFound($"{path}: missing", disk => disk.Delete(path)) ? 1 : 0;
             foreach (var length in (int[])[0, 100, 4096, 12_000])
-                found += IsFound($"{path}: truncated to {length}", disk => disk.WriteAll(
-                    path, disk.ReadAll(path).AsSpan(0, Math.Min(length, disk.ReadAll(path).Length)))) ? 1 : 0;
+                found += IsFound(
+                    $"{path}: truncated to {length}",
+                    disk => disk.WriteAll(path, disk.ReadAll(path).AsSpan(0, Math.Min(length, disk.ReadAll(path).Length)))) ? 1 : 0;
             found += IsFound($"{path}: extended", disk => disk.WriteAll(path, [.. disk.ReadAll(path), .. new byte[5000]])) ? 1 : 0;
             if (_older.FileExists(path))
                 found += IsFound($"{path}: as in an older version", disk => disk.WriteAll(path, _older.ReadAll(path))) ? 1 : 0;
@@ -323,8 +324,8 @@ public sealed partial class DamagedFieldTests : IDisposable
         using (var replica = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath))
         {
             meta = replica.Newest!.PageNumber * Page.Bytes;
-            links.AddRange(replica.Newest.Trees.Index().Where(static tree => !tree.Item.Link.Reference.IsNone).Select(
-                tree => new Link(data, "meta page", meta + 128 + (tree.Index * 32), null)));
+            links.AddRange(replica.Newest.Trees.Index().Where(static tree => !tree.Item.Link.Reference.IsNone)
+                .Select(tree => new Link(data, "meta page", meta + 128 + (tree.Index * 32), null)));
         }
         links.Add(new Link(data, "meta page", meta + 56, null));
         for (var next = 0; next < links.Count; next++)

@@ -22,8 +22,8 @@ public sealed class MaintenanceFaultTests
         new(nameof(DiskFault.Error), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData), nameof(DiskFault.ErrorAfterwards));
 
     public static TheoryData<string> FaultsAndNoRoom => new(
-        nameof(DiskFault.Error), nameof(DiskFault.ShortWrite),
-        nameof(DiskFault.SyncLosesData), nameof(DiskFault.ErrorAfterwards), nameof(DiskFault.NoRoom), nameof(DiskFault.NoRoomAfterwards));
+        nameof(DiskFault.Error), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData), nameof(DiskFault.ErrorAfterwards),
+        nameof(DiskFault.NoRoom), nameof(DiskFault.NoRoomAfterwards));
 
     [Theory]
     [MemberData(nameof(FaultsAndNoRoom))]

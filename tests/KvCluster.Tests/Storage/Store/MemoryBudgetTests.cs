@@ -39,8 +39,11 @@ public sealed class MemoryBudgetTests : IDisposable
     public void ManyStores_UnderRandomPuts_StayWithinTheBudgetAndAnswerAll()
     {
         // A store by itself would begin a checkpoint at the budget of all.
-        Open(Stores, new StoreOptions { CheckpointScratchBytes = Budget, SegmentBytesMin = 64 << 10,
-            SegmentBytesMax = 256 << 10, RetainedJournalBytes = 0, ReserveBytes = 4096, CheckpointInterval = TimeSpan.FromDays(1) });
+        Open(Stores, new StoreOptions
+        {
+            CheckpointScratchBytes = Budget, SegmentBytesMin = 64 << 10, SegmentBytesMax = 256 << 10,
+            RetainedJournalBytes = 0, ReserveBytes = 4096, CheckpointInterval = TimeSpan.FromDays(1)
+        });
         var random = new Random(7);
         var answers = new List<Task<WriteResult>>();
         var most = 0L;

@@ -194,8 +194,8 @@ public sealed class PathPrefetchTests : IDisposable
             Submit(prefetch, one => one.SetRemove(ByteKeys.Of(5), [.. ByteKeys.Of(300), .. new byte[100]]));
         Assert.True(prefetch.IsCold);
         // Now nothing has to be read for it any more, not even its leaf in the large set.
-        foreach (var block in Enumerable.Range(0, (int)(store.FileBytes / Page.Bytes)).Select(static page => (long)page * Page.Bytes).Where(
-            offset => !inMemory.Contains(offset)))
+        foreach (var block in Enumerable.Range(0, (int)(store.FileBytes / Page.Bytes)).Select(static page => (long)page * Page.Bytes)
+            .Where(offset => !inMemory.Contains(offset)))
             disk.MakeUnreadable("data", block, 1);
         using var snapshot = store.Roots.OpenSnapshot();
         Assert.True(snapshot.TryGetSet(ByteKeys.Of(5), out var found));

@@ -490,8 +490,9 @@ public sealed class ReplicationTests : IDisposable
         Operations.DeleteRange(payload, "a"u8, "bc"u8);
         Operations.SetMember(payload, OperationCode.SetAdd, "s"u8, "one"u8);
         Operations.SetMember(payload, OperationCode.SetRemove, "s"u8, "two"u8);
-        Assert.Equal("01036B657901" + "4D" + "0576616C7565" + "0204676F6E65" + "080161026263" + "030173036F6E65" + "0401730374776F", Convert.ToHexString(
-            payload.Written));
+        Assert.Equal(
+            "01036B657901" + "4D" + "0576616C7565" + "0204676F6E65" + "080161026263" + "030173036F6E65" + "0401730374776F",
+            Convert.ToHexString(payload.Written));
         var reader = new OperationReader(payload.Written);
         Assert.True(reader.MoveNext());
         Assert.Equal(new KeyLife(77, default), reader.Life);

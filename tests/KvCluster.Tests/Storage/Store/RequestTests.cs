@@ -345,8 +345,9 @@ public sealed class RequestTests : IDisposable
             request.Scan([], [], 1_000, keysOnly: false);
             request.Scan("x"u8, [], 1, keysOnly: false);
         });
-        Assert.Equal([(2, true), (3, false), (5, false), (0, false)], results.Select(
-            static text => (text.Split(" @ ").Length - 1, text.Contains("more True", StringComparison.Ordinal))));
+        Assert.Equal(
+            [(2, true), (3, false), (5, false), (0, false)],
+            results.Select(static text => (text.Split(" @ ").Length - 1, text.Contains("more True", StringComparison.Ordinal))));
     }
 
     [Fact]

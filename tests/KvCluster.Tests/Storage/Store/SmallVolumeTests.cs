@@ -131,8 +131,8 @@ public sealed class SmallVolumeTests(ITestOutputHelper output)
         {
             (_directory, _random) = (directory, random);
             _context = new StoreContext(
-                LocalDisk.Instance,
-                _executors[0], [_executors[1], _executors[2]], _executors[3], _time, NullLogger.Instance, new StoreOptions(), _executors[4]);
+                LocalDisk.Instance, _executors[0], [_executors[1], _executors[2]], _executors[3],
+                _time, NullLogger.Instance, new StoreOptions(), _executors[4]);
             _store = Open();
         }
 

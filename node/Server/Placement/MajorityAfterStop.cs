@@ -1,5 +1,5 @@
 // A leader's judgement of whether a shard keeps a majority when a replica stops or leaves. It uses its view of the replicas, those that it has just
-// released, and the changes of the record in progress. Used by StayingVoters in a node, and by the simulation's nodes. Any thread, under one lock; no I/O.
+// released, and the changes of the record in progress. Used by StopPermissions in a node, and by the simulation's nodes. Any thread, under one lock; no I/O.
 using KvCluster.Internal.V1;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Progress;
@@ -12,7 +12,7 @@ namespace KvCluster.Node.Placement;
 /// <param name="isConnected">Whether another node is connected to this one.</param>
 /// <param name="drains">Whether a node is about to stop.</param>
 /// <param name="clock">A clock that continues while the machine sleeps.</param>
-internal sealed class StayingMajority(NodeId node, Func<NodeId, bool> isConnected, Func<NodeId, bool> drains, TimeProvider clock)
+internal sealed class MajorityAfterStop(NodeId node, Func<NodeId, bool> isConnected, Func<NodeId, bool> drains, TimeProvider clock)
 {
     /// <summary>A follower that was heard within this time counts.</summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromSeconds(3);

@@ -17,7 +17,7 @@ namespace KvCluster.Node.Hosting;
 /// <param name="channelTo">Creates a connection to a node at an address; disposed by this class.</param>
 /// <param name="patience">How long to wait until the obstacles pass: another process's registration ends, the other nodes start.</param>
 /// <param name="log">Receives one line when a copy is set aside.</param>
-internal sealed class Rejoin(
+internal sealed class StartWithOldCopy(
     NodeId node, ICoordinator coordinator, CoordinatorKeys keys, Func<NodeId, string, GrpcChannel> channelTo, TimeSpan patience, ILogger log)
 {
     private const int CallsMax = 16;
@@ -135,6 +135,6 @@ internal sealed class Rejoin(
     }
 
     private static IEnumerable<T> Parse<T>(CoordinatorList list, string prefix) where T : Google.Protobuf.IMessage<T>, new() =>
-        list.Entries.Where(entry => entry.Value is not null && CoordinatorKeys.TryParseId(entry.Key, prefix, out _)).Select(
-            static entry => RecordText.Parse<T>(entry.Value!));
+        list.Entries.Where(entry => entry.Value is not null && CoordinatorKeys.TryParseId(entry.Key, prefix, out _))
+            .Select(static entry => RecordText.Parse<T>(entry.Value!));
 }

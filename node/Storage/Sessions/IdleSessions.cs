@@ -5,14 +5,14 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// Decides on the leader which sessions end: those that were idle for too long by shard time, and, when there are too many, the longest idle. If an owner
-/// with fewer sessions opens one, a session of the owner with the most ends. The ends are part of a record, so every replica ends the same sessions.
-/// Writer executor.
+/// Decides on the leader which sessions without a lifetime end: those that were idle for too long by shard time, and, when there are too many, the longest
+/// idle. If an owner with fewer sessions opens one, a session of the owner with the most ends. The ends are part of a record, so every replica ends the same
+/// sessions. Those with a lifetime end by <see cref="SessionLifetimes"/>. Writer executor.
 /// </summary>
 /// <remarks>Idle time counts from the last result, so a session with a request in this record or a recent one never ends by age.</remarks>
-internal sealed class SessionAgeing(StoreOptions options)
+internal sealed class IdleSessions(StoreOptions options)
 {
-    /// <summary>Limits what ageing adds to one record.</summary>
+    /// <summary>Limits how many of them end in one record.</summary>
     private const int EndsPerRecordMax = 64;
 
     private static readonly TimeSpan LookInterval = TimeSpan.FromMinutes(1);

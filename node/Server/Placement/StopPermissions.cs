@@ -11,7 +11,7 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Node.Placement;
 
 /// <summary>Asks the leaders of shards whether voters may stop, and answers for the shards that this node leads.</summary>
-internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, ShardHost shards, PeerTransport peers, TimeProvider clock)
+internal sealed class StopPermissions(NodeIdentity identity, ShardDirectory map, ShardHost shards, PeerTransport peers, TimeProvider clock)
 {
     /// <summary>
     /// How long a leader excludes a voter that it released. Longer than <see cref="UseTimeMax"/> and than a quiescent leader takes to miss it.
@@ -35,7 +35,7 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
     /// </summary>
     private static readonly TimeSpan AnswerTimeMax = TimeSpan.FromSeconds(3);
 
-    private readonly StayingMajority _majority = new(
+    private readonly MajorityAfterStop _majority = new(
         identity.Node, node => peers.SessionOf(node) != 0, node => map.Snapshot.Nodes.TryGetValue(node, out var record) && record.Draining, clock);
 
     /// <summary>A leader's answer about a voter that wants to stop.</summary>
@@ -94,8 +94,10 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
         try
         {
             using var channel = peers.ChannelTo(leader, there.PeerAddress);
-            var request = new MayStopRequest { NodeId = identity.Node,
-                KeptMs = (uint)keptTime.TotalMilliseconds, Shards = { asked.Select(static shard => shard.Value) } };
+            var request = new MayStopRequest
+            {
+                NodeId = identity.Node, KeptMs = (uint)keptTime.TotalMilliseconds, Shards = { asked.Select(static shard => shard.Value) }
+            };
             var answer = await new Internal.V1.Placement.PlacementClient(channel.Calls())
                 .MayStopAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
             var verdicts = answer.Verdicts.ToDictionary(static verdict => verdict.ShardId);

@@ -15,10 +15,10 @@ using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// Nodes that start with an old copy of their data. They rejoin if the other nodes have everything it holds, and are refused if that is not known.
+/// Nodes that start with an old copy of their data. They continue without it if the other nodes have everything it holds, and are refused if that is not known.
 /// </summary>
 [Trait("Turn", "3")]
-public sealed class RejoinTests
+public sealed class StartWithOldCopyTests
 {
     private const int Shards = 2;
 
@@ -98,7 +98,7 @@ public sealed class RejoinTests
     public async Task OldCopyOrEmptyDirectory_WhileTheNodeRuns_IsRefused(bool copy)
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        var other = cluster.OptionsOf(1) with { DataDirectory = cluster.DirectoryOf(1) + ".other", RejoinWaitMax = TimeSpan.Zero };
+        var other = cluster.OptionsOf(1) with { DataDirectory = cluster.DirectoryOf(1) + ".other", OldCopyWaitMax = TimeSpan.Zero };
         await cluster.StopNodeAsync(1);
         if (copy)
             EtcdMembers.CopyFolder(cluster.DirectoryOf(1), other.DataDirectory);
@@ -263,8 +263,9 @@ public sealed class RejoinTests
     private static async Task<string> RefusalAsync(NodeCluster cluster, NodeOptions options)
     {
         var refusal = "";
+        var atOnce = options with { OldCopyWaitMax = TimeSpan.Zero };
         await Eventually.TrueAsync(
-            () => !(refusal = RefusalOf(cluster, options with { RejoinWaitMax = TimeSpan.Zero }).Result).Contains("is registered at", StringComparison.Ordinal),
+            () => !(refusal = RefusalOf(cluster, atOnce).Result).Contains("is registered at", StringComparison.Ordinal),
             "the last process' registration ends");
         return refusal;
     }

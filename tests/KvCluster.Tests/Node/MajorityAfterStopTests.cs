@@ -7,10 +7,10 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Tests.Node;
 
 /// <summary>What a leader answers when replicas of its shard are to stop or to leave. Replica 1 on node 1 leads, and replica N is on node N.</summary>
-public sealed class StayingMajorityTests
+public sealed class MajorityAfterStopTests
 {
     private static readonly TimeSpan _kept = TimeSpan.FromSeconds(30);
-    private readonly StayingMajority _majority = new(new(1), static _ => true, static _ => false, new ManualTime());
+    private readonly MajorityAfterStop _majority = new(new(1), static _ => true, static _ => false, new ManualTime());
 
     [Fact]
     public void TryLetGo_TwoOfThree_LetsOneGo()
