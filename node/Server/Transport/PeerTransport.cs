@@ -38,13 +38,11 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     private readonly ConcurrentDictionary<NodeId, PeerLink> _links = new();
     private readonly CancellationTokenSource _stopping = new();
 
-    // Not disposed, because a timer may release it while the loop ends.
-    private readonly SemaphoreSlim _aliveDue = new(0);
     private Action<NodeId, Frame> _receive = static (_, _) => { };
     private Action<NodeId> _silent = static _ => { };
     private ShardDirectory? _map;
     private Task _following = Task.CompletedTask;
-    private Task _watching = Task.CompletedTask;
+    private ITimer? _alive;
 
     /// <summary>Starts to dial the nodes of the map and to pass on what they send.</summary>
     /// <param name="map">The nodes and their addresses.</param>
@@ -57,7 +55,10 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         Volatile.Write(ref _silent, silent);
         Volatile.Write(ref _receive, receive);
         _following = Task.Run(FollowAsync);
-        _watching = Task.Run(() => WatchAsync(timers));
+        // All links share one timer, and the replicas another one. Each timer of the runtime that is due and set again wakes the timers' thread two or three
+        // times, and threads of the pool.
+        _alive = timers.CreateTimer(static self => ((PeerTransport)self!).SayAlive(), this, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+        _alive.Change(CommonMoments.Until(PeerLink.AliveInterval), Timeout.InfiniteTimeSpan);
     }
 
     /// <inheritdoc/>
@@ -116,7 +117,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     {
         await _stopping.CancelAsync().ConfigureAwait(false);
         await _following.ConfigureAwait(false);
-        await _watching.ConfigureAwait(false);
+        if (_alive is not null)
+            await _alive.DisposeAsync().ConfigureAwait(false);
         _stopping.Dispose();
     }
 
@@ -134,31 +136,44 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         }
     }
 
-    // All links share one timer, and the replicas another one. Each timer of the runtime that is due and set again wakes the timers' thread two or three times,
-    // and threads of the pool.
-    private async Task WatchAsync(TimeProvider timers)
+    // On the timers' thread, which sets the timer again before it waits. Set by another thread, it would wake that one once more each time.
+    private void SayAlive()
     {
-        using var timer = timers.CreateTimer(static due => ((SemaphoreSlim)due!).Release(), _aliveDue, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
-        while (!_stopping.IsCancellationRequested)
+        try
         {
-            timer.Change(CommonMoments.Until(PeerLink.AliveInterval), Timeout.InfiniteTimeSpan);
-            await _aliveDue.WaitAsync(_stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-            try
+            foreach (var (node, link) in _links)
             {
-                foreach (var (node, link) in _links)
-                {
-                    link.SayAlive();
-                    if (link.IsSilentFor(SilenceMax))
-                        _silent(node);
-                }
-            }
-            catch (Exception failure)
-            {
-                // A bug. The loop continues, because nothing else tells replicas of nodes that are cut off, and other nodes that this one is not.
-                LoopFailures.Count();
-                TransportLog.LoopFailed(log, "the messages that say that this node is alive, and the watch for silent nodes", failure);
+                link.SayAlive();
+                // Tells all replicas, for which other timers need not wait.
+                if (link.IsSilentFor(SilenceMax))
+                    ThreadPool.UnsafeQueueUserWorkItem(static silent => silent.Self.TellSilent(silent.Node), (Self: this, Node: node), preferLocal: false);
             }
         }
+        catch (Exception failure)
+        {
+            Failed(failure);
+        }
+        if (!_stopping.IsCancellationRequested)
+            _alive!.Change(CommonMoments.Until(PeerLink.AliveInterval), Timeout.InfiniteTimeSpan);
+    }
+
+    private void TellSilent(NodeId node)
+    {
+        try
+        {
+            Volatile.Read(ref _silent)(node);
+        }
+        catch (Exception failure)
+        {
+            Failed(failure);
+        }
+    }
+
+    // A bug. The messages continue, because nothing else tells replicas of nodes that are cut off, and other nodes that this one is not.
+    private void Failed(Exception failure)
+    {
+        LoopFailures.Count();
+        TransportLog.LoopFailed(log, "the messages that say that this node is alive, and the watch for silent nodes", failure);
     }
 
     private PeerLink LinkOf(NodeId node) => _links.GetOrAdd(node, static _ => new PeerLink());
