@@ -23,7 +23,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <summary>Largest message that a node accepts: the largest record body (a write of 16 MiB after a full batch), with space to spare.</summary>
     public const int MessageBytesMax = 32 << 20;
 
-    /// <summary>A node that has sent nothing for this long is silent. It is the time of three keep-alive messages.</summary>
+    /// <summary>A node that has sent nothing for this long is silent. Two messages in a row that say that it is alive are missing then.</summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromMilliseconds(600);
 
     /// <summary>
