@@ -243,9 +243,10 @@ internal sealed class NodeHost : IAsyncDisposable
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(
             identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(
-            coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
+            coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, shards.Threads.Timers, _log));
         Own("the space of retired replicas", new RetiredReplicas(
-            directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log)
+            directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default,
+            shards.Threads.Timers, _log)
         {
             IsRoomLacking = () => shards.All.Any(static shard => shard.LacksRoom is not null),
         });

@@ -37,7 +37,7 @@ internal sealed class NodeReadings : IAsyncDisposable
         _shards = shards;
         _peers = peers;
         _directory = directory;
-        _loop = new BackgroundLoop("the readings", TakeTurnAsync, Pause, log);
+        _loop = new BackgroundLoop("the readings", TakeTurnAsync, Pause, shards.Threads.Timers, log);
     }
 
     public ValueTask DisposeAsync() => _loop.DisposeAsync();

@@ -43,7 +43,8 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
         (_coordinator, _key, _identity, _known, _log) = (coordinator, keys.Cluster, identity, known, log);
         _guard = new CoordinatorGuard(_key, cluster, known.Recovery);
         _notice = new WaitingNotice(keys, identity.Node, identity.ClusterId, BootClock.Instance);
-        _loop = new BackgroundLoop("the look at the coordinator's cluster record", LookAsync, static () => CommonMoments.Until(Interval), log);
+        _loop = new BackgroundLoop(
+            "the look at the coordinator's cluster record", LookAsync, static () => CommonMoments.Until(Interval), TimeProvider.System, log);
     }
 
     /// <summary>What every change of this node at the coordinator compares. Any thread.</summary>

@@ -74,7 +74,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         _shards = shards;
         _peers = peers;
         _log = log;
-        _loop = new BackgroundLoop("the repair of replicas", TakeTurnAsync, static () => CommonMoments.Until(RepairInterval), log);
+        _loop = new BackgroundLoop("the repair of replicas", TakeTurnAsync, static () => CommonMoments.Until(RepairInterval), shards.Threads.Timers, log);
     }
 
     /// <summary>As the leader of a shard: adds a new replica on a node, waits until it has caught up, and makes it a voter in place of another.</summary>
