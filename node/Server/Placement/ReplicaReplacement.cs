@@ -294,9 +294,16 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         (await shard.LookAsync().ConfigureAwait(false))?.Record;
 
     // Several run concurrently, so that one whose learner cannot catch up delays no other.
-    private Task TakeTurnAsync(CancellationToken stop) => Parallel.ForEachAsync(
-        _shards.All.Select(OwnRequest).OfType<Replacement>(), new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
-        async (request, stop) => await AskLeaderAsync(request, stop).ConfigureAwait(false));
+    private Task TakeTurnAsync(CancellationToken stop)
+    {
+        var requests = _shards.All.Select(OwnRequest).OfType<Replacement>().ToList();
+        // Nearly always. The call below wakes threads before it knows.
+        if (requests.Count == 0)
+            return Task.CompletedTask;
+        return Parallel.ForEachAsync(
+            requests, new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
+            async (request, stop) => await AskLeaderAsync(request, stop).ConfigureAwait(false));
+    }
 
     private Replacement? OwnRequest(HostedShard shard) => _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry)
         ? ReplacementSteps.Own(entry.Record, _identity.Node, shard.ReplicaId, shard.IsLost, _replicationFactor)
