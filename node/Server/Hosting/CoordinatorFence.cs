@@ -17,8 +17,11 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     /// <summary>Why a coordinator without the cluster's record is not followed.</summary>
     public const string Lost = "it has no record of the cluster, so its data is lost";
 
-    /// <summary>A recovery is joined soon after it is complete, and one read in this time costs an idle node and the coordinator little.</summary>
-    private static readonly TimeSpan Interval = TimeSpan.FromSeconds(2);
+    /// <summary>
+    /// A recovery is joined soon after it is complete, and one read in this time costs an idle node and the coordinator little. The node's lease is kept alive
+    /// at the same moments, and so is the placement's.
+    /// </summary>
+    private static readonly TimeSpan Interval = TimeSpan.FromSeconds(3);
 
     private readonly ICoordinator _coordinator;
     private readonly string _key;
