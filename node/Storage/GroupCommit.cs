@@ -300,6 +300,7 @@ internal sealed class GroupCommit
         {
             var length = rented is null ? 0 : RecordPayload.Compress(operations, rented);
             var payload = length == 0 ? operations : rented.AsSpan(0, length);
+            _bodies ??= BodySlab.First();
             return VerifiedBody.Seal(ref _bodies, previous, length == 0 ? flags : flags | RecordFlags.Lz4, epoch, operationCount, wallTime, payload, shardTime);
         }
         finally
