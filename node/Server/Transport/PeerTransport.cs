@@ -1,6 +1,7 @@
 // The streams to the other nodes of the cluster. The node with the greater id opens the stream of a pair: this node's loops dial the nodes
 // with lower ids, and PeerService accepts the streams of those with greater ids. Every loop's task is kept and awaited.
 using System.Collections.Concurrent;
+using System.Globalization;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Internal.V1;
@@ -31,6 +32,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// quarter of an hour.
     /// </summary>
     private static readonly TimeSpan DownAfter = TimeSpan.FromSeconds(3);
+
+    /// <summary>A node that does not answer the hello within this time is dialed again, as one is that falls silent for it later.</summary>
+    private static readonly TimeSpan HelloTimeMax = PeerLink.AliveInterval * PeerLink.UnheardMax;
 
     private static readonly TimeSpan PauseMin = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan PauseMax = TimeSpan.FromSeconds(1);
@@ -144,6 +148,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             foreach (var (node, link) in _links)
             {
                 link.SayAlive();
+                // A peer that is stopped or cut off keeps its connection open, and the stream is to be opened anew by the node that opened it.
+                if (link.IsUnheard && node.Value < identity.Node.Value)
+                    link.End();
                 // Tells all replicas, for which other timers need not wait.
                 if (link.IsSilentFor(SilenceMax))
                     ThreadPool.UnsafeQueueUserWorkItem(static silent => silent.Self.TellSilent(silent.Node), (Self: this, Node: node), preferLocal: false);
@@ -240,7 +247,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             {
                 if (address.Length == 0)
                     throw new InvalidOperationException("its record names no port for other nodes, because it runs an older version");
-                using var channel = ChannelTo(node, address);
+                using var channel = ChannelTo(node, address, identity.Cluster, credentials, isForStream: true);
                 // Always ends with an exception, however long the stream lasted.
                 await ConnectAsync(node, channel, connected: () => pause = PauseMin).ConfigureAwait(false);
             }
@@ -257,15 +264,28 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     private async Task ConnectAsync(NodeId node, GrpcChannel channel, Action connected)
     {
-        using var call = new Internal.V1.Replication.ReplicationClient(channel.Calls()).Connect(cancellationToken: _stopping.Token);
-        await call.RequestStream.WriteAsync(Hello()).ConfigureAwait(false);
-        var answered = await ReadHelloAsync(call.ResponseStream, _stopping.Token).ConfigureAwait(false);
-        if (answered != node)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {answered} answers at its address."));
-        connected();
-        LinkOf(node).TryChangeReason("");
-        TransportLog.Connected(log, node, "this node opened the stream");
-        await RunSessionAsync(node, call.ResponseStream, call.RequestStream, _stopping.Token).ConfigureAwait(false);
+        var isGreeted = false;
+        using var limit = CancellationTokenSource.CreateLinkedTokenSource(_stopping.Token);
+        limit.CancelAfter(HelloTimeMax);
+        using var call = new Internal.V1.Replication.ReplicationClient(channel.Calls()).Connect(cancellationToken: limit.Token);
+        try
+        {
+            await call.RequestStream.WriteAsync(Hello()).ConfigureAwait(false);
+            var answered = await ReadHelloAsync(call.ResponseStream, limit.Token).ConfigureAwait(false);
+            if (answered != node)
+                throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {answered} answers at its address."));
+            limit.CancelAfter(Timeout.InfiniteTimeSpan);
+            isGreeted = true;
+            connected();
+            LinkOf(node).TryChangeReason("");
+            TransportLog.Connected(log, node, "this node opened the stream");
+            await RunSessionAsync(node, call.ResponseStream, call.RequestStream, _stopping.Token).ConfigureAwait(false);
+        }
+        catch (Exception ended) when ((isGreeted ? LinkOf(node).IsUnheard : limit.IsCancellationRequested) && !_stopping.IsCancellationRequested)
+        {
+            throw new TimeoutException(
+                string.Create(CultureInfo.InvariantCulture, $"it has sent nothing for {HelloTimeMax.TotalSeconds:0.###} s, although it is connected"), ended);
+        }
     }
 
     /// <summary>
@@ -277,11 +297,14 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <summary>The same for a node that has no streams yet.</summary>
     /// <exception cref="ArgumentException">The address is not valid, or is a plain-text address while this node uses TLS.</exception>
     public static GrpcChannel ChannelTo(NodeId node, string address, string cluster, CredentialFiles? credentials) =>
+        ChannelTo(node, address, cluster, credentials, isForStream: false);
+
+    private static GrpcChannel ChannelTo(NodeId node, string address, string cluster, CredentialFiles? credentials, bool isForStream) =>
         credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
-            ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node.Value, cluster)))
+            ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node.Value, cluster)), isForStream)
             : throw new ArgumentException("it has no TLS, and this node does not connect in plain text");
 
-    private static GrpcChannel ChannelTo(string address, TlsConnector connector) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
+    private static GrpcChannel ChannelTo(string address, TlsConnector connector, bool isForStream) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
     {
         MaxReceiveMessageSize = MessageBytesMax,
         DisposeHttpClient = true,
@@ -293,8 +316,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             ConnectCallback = connector.ConnectAsync,
             // Does not grow (see KvCluster.Node.csproj).
             InitialHttp2StreamWindowSize = 8 << 20,
-            // A peer that is stopped or cut off keeps its connection open. The stream must notice and be opened anew.
-            KeepAlivePingDelay = TimeSpan.FromSeconds(2),
+            // A peer that is stopped or cut off keeps its connection open, which a call must notice. For a stream, what is received tells as much, and a timer
+            // that wakes the node each second for pings would be in vain.
+            KeepAlivePingDelay = isForStream ? Timeout.InfiniteTimeSpan : TimeSpan.FromSeconds(2),
             KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
             KeepAlivePingPolicy = HttpKeepAlivePingPolicy.WithActiveRequests,
         },
