@@ -23,6 +23,7 @@ using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;
 using KvCluster.Tls;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging;
 using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
@@ -243,9 +244,10 @@ internal sealed class NodeHost : IAsyncDisposable
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(
             identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, permissions, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(
-            coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
+            coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, shards.Threads.Timers, _log));
         Own("the space of retired replicas", new RetiredReplicas(
-            directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log)
+            directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default,
+            shards.Threads.Timers, _log)
         {
             IsRoomLacking = () => shards.All.Any(static shard => shard.LacksRoom is not null),
         });
@@ -375,6 +377,9 @@ internal sealed class NodeHost : IAsyncDisposable
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         port.GiveTo(builder);
+        // The thread that receives also reads the frames, and the one that makes frames sends them. Otherwise each message wakes two threads more. Calls and
+        // messages are handed to the pool as before, so nobody's code holds up a connection.
+        builder.Services.Configure<SocketTransportOptions>(static sockets => sockets.UnsafePreferInlineScheduling = true);
         builder.Services.AddSingleton(peers)
             .AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, permissions, replacements, witness)).AddSingleton(admin);
         builder.Services.AddSingleton(new RecoveryService(reporter, identity.Cluster, tls?.Files)).AddSingleton(coordinatorCalls);

@@ -1,5 +1,5 @@
-// Reads the state of every replica every two seconds or, if there are very many, as often as a hundredth of a core allows. While nobody listens to the metrics
-// it only does so for the samples of the history. One loop on the thread pool; each replica answers between two of its events.
+// Reads the state of every replica every three seconds or, if there are very many, as often as a hundredth of a core allows. While nobody listens to the
+// metrics it only does so for the samples of the history. One loop on the thread pool; each replica answers between two of its events.
 using System.Diagnostics;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
@@ -37,7 +37,7 @@ internal sealed class NodeReadings : IAsyncDisposable
         _shards = shards;
         _peers = peers;
         _directory = directory;
-        _loop = new BackgroundLoop("the readings", TakeTurnAsync, Pause, log);
+        _loop = new BackgroundLoop("the readings", TakeTurnAsync, Pause, shards.Threads.Timers, log);
     }
 
     public ValueTask DisposeAsync() => _loop.DisposeAsync();

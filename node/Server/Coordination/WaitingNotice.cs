@@ -14,7 +14,7 @@ internal sealed class WaitingNotice(CoordinatorKeys keys, NodeId node, string ha
 {
     private static readonly TimeSpan LeaseTime = TimeSpan.FromSeconds(10);
 
-    /// <summary>Callers ask several times a second, or every two seconds. Allows several attempts within a lease.</summary>
+    /// <summary>Callers ask several times a second, or every three seconds. Allows several attempts within a lease.</summary>
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
 
     private readonly string _key = keys.WaitingOf(node);

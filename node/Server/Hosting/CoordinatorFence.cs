@@ -17,8 +17,11 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     /// <summary>Why a coordinator without the cluster's record is not followed.</summary>
     public const string Lost = "it has no record of the cluster, so its data is lost";
 
-    /// <summary>A recovery is joined soon after it is complete, and one read in this time costs an idle node and the coordinator little.</summary>
-    private static readonly TimeSpan Interval = TimeSpan.FromSeconds(2);
+    /// <summary>
+    /// A recovery is joined soon after it is complete, and one read in this time costs an idle node and the coordinator little. The node's lease is kept alive
+    /// at the same moments, and so is the placement's.
+    /// </summary>
+    private static readonly TimeSpan Interval = TimeSpan.FromSeconds(3);
 
     private readonly ICoordinator _coordinator;
     private readonly string _key;
@@ -43,7 +46,8 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
         (_coordinator, _key, _identity, _known, _log) = (coordinator, keys.Cluster, identity, known, log);
         _guard = new CoordinatorGuard(_key, cluster, known.Recovery);
         _notice = new WaitingNotice(keys, identity.Node, identity.ClusterId, BootClock.Instance);
-        _loop = new BackgroundLoop("the look at the coordinator's cluster record", LookAsync, static () => CommonMoments.Until(Interval), log);
+        _loop = new BackgroundLoop(
+            "the look at the coordinator's cluster record", LookAsync, static () => CommonMoments.Until(Interval), TimeProvider.System, log);
     }
 
     /// <summary>What every change of this node at the coordinator compares. Any thread.</summary>

@@ -26,7 +26,7 @@ internal sealed class KnownNodes : IAsyncDisposable
     public KnownNodes(ShardDirectory map, KnownRecords known, ILogger log)
     {
         (_map, _known, _log) = (map, known, log);
-        _loop = new BackgroundLoop("the copy of the nodes' records", FollowAsync, static () => Pause, log);
+        _loop = new BackgroundLoop("the copy of the nodes' records", FollowAsync, static () => Pause, TimeProvider.System, log);
     }
 
     public ValueTask DisposeAsync() => _loop.DisposeAsync();

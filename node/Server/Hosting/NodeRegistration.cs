@@ -81,7 +81,8 @@ internal sealed class NodeRegistration : IAsyncDisposable
         var failures = new OncePerMinute(BootClock.Instance);
         while (!_stopping.IsCancellationRequested)
         {
-            var pause = Interval;
+            // The moments at which the node asks the coordinator other things, so that it is woken once for all answers.
+            var pause = CommonMoments.Until(Interval);
             try
             {
                 if (_lease == 0

@@ -26,8 +26,9 @@ internal sealed class RetiredReplicas : IAsyncDisposable
 
     /// <param name="path">The directory that contains one directory per replica.</param>
     /// <param name="room">Bytes on its file system that are free for this process, and its size.</param>
+    /// <param name="timers">Timers that the node's replicas use as well.</param>
     /// <param name="log">Receives one line per deleted directory.</param>
-    public RetiredReplicas(string path, Func<(long Free, long Total)> room, ILogger log)
+    public RetiredReplicas(string path, Func<(long Free, long Total)> room, TimeProvider timers, ILogger log)
     {
         _path = path;
         _room = room;
@@ -36,7 +37,7 @@ internal sealed class RetiredReplicas : IAsyncDisposable
         {
             MakeRoom(stop);
             return Task.CompletedTask;
-        }, static () => Interval, log);
+        }, static () => CommonMoments.Until(Interval), timers, log);
     }
 
     /// <summary>Whether a replica of the node cannot be rebuilt for lack of space. A large one may need more than the share that is kept free.</summary>

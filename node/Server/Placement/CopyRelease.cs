@@ -101,7 +101,8 @@ internal sealed class CopyRelease : IAsyncDisposable
         _keys = new CoordinatorKeys(identity.Cluster);
         _metrics = metrics;
         _log = log;
-        _loop = new BackgroundLoop("the space of copies that were set aside", TakeTurnAsync, static () => Interval, log);
+        _loop = new BackgroundLoop(
+            "the space of copies that were set aside", TakeTurnAsync, static () => CommonMoments.Until(Interval), shards.Threads.Timers, log);
     }
 
     /// <summary>The copies, their sizes, and, while space is lacking, why each was not deleted; otherwise that is empty. Any thread.</summary>

@@ -55,7 +55,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         _peers = peers;
         _clock = clock;
         _log = log;
-        _loop = new BackgroundLoop("the placement of leaders", TakeTurnAsync, static () => CommonMoments.Until(Interval), log);
+        _loop = new BackgroundLoop("the placement of leaders", TakeTurnAsync, static () => CommonMoments.Until(Interval), shards.Threads.Timers, log);
     }
 
     /// <summary>Whether this node transfers its leaderships away and takes none.</summary>

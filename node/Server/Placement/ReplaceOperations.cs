@@ -42,7 +42,8 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     public ReplaceOperations(NodeIdentity identity, ReplicaReplacement replacement, ShardDirectory map, ShardHost shards, ILogger log)
     {
         (_identity, _replacement, _map, _shards, _log) = (identity, replacement, map, shards, log);
-        _loop = new BackgroundLoop("the resumption of operations", ResumeAsync, static () => CommonMoments.Until(ResumeInterval), log);
+        _loop = new BackgroundLoop(
+            "the resumption of operations", ResumeAsync, static () => CommonMoments.Until(ResumeInterval), shards.Threads.Timers, log);
     }
 
     /// <summary>All operations that are known here.</summary>

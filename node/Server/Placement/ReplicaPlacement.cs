@@ -59,7 +59,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     /// <param name="patience">A learner whose node is away for this long is given up, and a node that left is removed.</param>
     /// <param name="map">The shards' records and leaders.</param>
     /// <param name="peers">The connected nodes, and connections to leaders.</param>
-    /// <param name="clock">For pauses and the patience.</param>
+    /// <param name="clock">For pauses and the patience; its timers end the pauses.</param>
     /// <param name="log">Receives one line per move.</param>
     public ReplicaPlacement(
         ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, int replicationFactor, TimeSpan patience,
@@ -74,7 +74,8 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         _peers = peers;
         _clock = clock;
         _log = log;
-        _loop = new BackgroundLoop("the placement of replicas", TakeTurnAsync, () => CommonMoments.Until(_hasMoves ? MovingInterval : RestingInterval), log);
+        _loop = new BackgroundLoop(
+            "the placement of replicas", TakeTurnAsync, () => CommonMoments.Until(_hasMoves ? MovingInterval : RestingInterval), clock, log);
     }
 
     /// <summary>Changes the placement record and returns the result. Any thread.</summary>

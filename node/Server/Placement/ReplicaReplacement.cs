@@ -74,7 +74,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         _shards = shards;
         _peers = peers;
         _log = log;
-        _loop = new BackgroundLoop("the repair of replicas", TakeTurnAsync, static () => CommonMoments.Until(RepairInterval), log);
+        _loop = new BackgroundLoop("the repair of replicas", TakeTurnAsync, static () => CommonMoments.Until(RepairInterval), shards.Threads.Timers, log);
     }
 
     /// <summary>As the leader of a shard: adds a new replica on a node, waits until it has caught up, and makes it a voter in place of another.</summary>
@@ -294,9 +294,16 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         (await shard.LookAsync().ConfigureAwait(false))?.Record;
 
     // Several run concurrently, so that one whose learner cannot catch up delays no other.
-    private Task TakeTurnAsync(CancellationToken stop) => Parallel.ForEachAsync(
-        _shards.All.Select(OwnRequest).OfType<Replacement>(), new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
-        async (request, stop) => await AskLeaderAsync(request, stop).ConfigureAwait(false));
+    private Task TakeTurnAsync(CancellationToken stop)
+    {
+        var requests = _shards.All.Select(OwnRequest).OfType<Replacement>().ToList();
+        // Nearly always. The call below wakes threads before it knows.
+        if (requests.Count == 0)
+            return Task.CompletedTask;
+        return Parallel.ForEachAsync(
+            requests, new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
+            async (request, stop) => await AskLeaderAsync(request, stop).ConfigureAwait(false));
+    }
 
     private Replacement? OwnRequest(HostedShard shard) => _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry)
         ? ReplacementSteps.Own(entry.Record, _identity.Node, shard.ReplicaId, shard.IsLost, _replicationFactor)

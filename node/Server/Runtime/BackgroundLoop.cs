@@ -12,6 +12,7 @@ internal sealed partial class BackgroundLoop : IAsyncDisposable
     private readonly string _name;
     private readonly Func<CancellationToken, Task> _turn;
     private readonly Func<TimeSpan> _pause;
+    private readonly TimeProvider _timers;
     private readonly ILogger _log;
     private readonly CancellationTokenSource _stopping = new();
     private readonly Task _running;
@@ -19,12 +20,14 @@ internal sealed partial class BackgroundLoop : IAsyncDisposable
     /// <param name="name">The loop's name in the log, for example "the placement of leaders".</param>
     /// <param name="turn">One turn. Its token fires at the stop, which waits for the turn to end.</param>
     /// <param name="pause">Called after each turn; returns the time until the next.</param>
+    /// <param name="timers">End the pauses. Those that the node's replicas share wake no thread of their own for it.</param>
     /// <param name="log">Receives failed turns.</param>
-    public BackgroundLoop(string name, Func<CancellationToken, Task> turn, Func<TimeSpan> pause, ILogger log)
+    public BackgroundLoop(string name, Func<CancellationToken, Task> turn, Func<TimeSpan> pause, TimeProvider timers, ILogger log)
     {
         _name = name;
         _turn = turn;
         _pause = pause;
+        _timers = timers;
         _log = log;
         _running = Task.Run(RunAsync);
     }
@@ -53,7 +56,9 @@ internal sealed partial class BackgroundLoop : IAsyncDisposable
                 LoopFailures.Count();
                 LogTurnFailed(_log, _name, failure);
             }
-            await Task.Delay(NextPause(), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await Task.Delay(NextPause(), _timers, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            // What follows a delay runs on the thread of its timer, which must not take the turn.
+            await Task.Yield();
         }
     }
 

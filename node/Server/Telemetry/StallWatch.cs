@@ -29,7 +29,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
     /// The interval while nothing runs. What stalls for <see cref="Threshold"/> is still seen at two looks, and from the first of them on the interval is the
     /// ordinary one.
     /// </summary>
-    internal static readonly TimeSpan IdleInterval = TimeSpan.FromMilliseconds(100);
+    internal static readonly TimeSpan IdleInterval = TimeSpan.FromMilliseconds(120);
 
     /// <summary>A process that used less than this part of one processor since the last look is idle.</summary>
     private const int IdleShare = 20;

@@ -18,8 +18,17 @@ internal sealed class PeerLink
     /// </summary>
     private static readonly TimeSpan AnswerPatience = TimeSpan.FromMilliseconds(110);
 
-    /// <summary>Something is sent at least this often, so that the other side knows that this one is alive.</summary>
-    internal static readonly TimeSpan AliveInterval = TimeSpan.FromMilliseconds(200);
+    /// <summary>
+    /// Something is sent at least this often, so that the other side knows that this one is alive. Whoever misses two in a row by more than 100 ms finds this
+    /// side silent. Divides the moments at which replicas of an idle node are due.
+    /// </summary>
+    internal static readonly TimeSpan AliveInterval = TimeSpan.FromMilliseconds(250);
+
+    /// <summary>
+    /// After so many calls of <see cref="SayAlive"/> without a message from the other side, four seconds, the session is of no use. Time in which this process
+    /// did not run does not count, because messages may have come meanwhile.
+    /// </summary>
+    internal const int UnheardMax = 16;
 
     /// <summary>Time in which a node's replicas finish sending one round of heartbeats.</summary>
     private static readonly TimeSpan BeatPatience = TimeSpan.FromMilliseconds(5);
@@ -34,6 +43,7 @@ internal sealed class PeerLink
     private string _reason = "";
     private volatile bool _isPatienceOver;
     private long _heardTimestamp;
+    private int _unheard;
     private volatile bool _isUp;
 
     /// <summary>Whether there is a session.</summary>
@@ -51,6 +61,9 @@ internal sealed class PeerLink
     /// <summary>Whether there is a session in which nothing was received for this long.</summary>
     public bool IsSilentFor(TimeSpan limit) => _isUp && Stopwatch.GetElapsedTime(Volatile.Read(ref _heardTimestamp)) >= limit;
 
+    /// <summary>Whether nothing was received in <see cref="UnheardMax"/> calls of <see cref="SayAlive"/>.</summary>
+    public bool IsUnheard => Volatile.Read(ref _unheard) >= UnheardMax;
+
     /// <summary>Queues a frame, or drops it. Any thread; never waits.</summary>
     public void Send(Frame frame)
     {
@@ -66,8 +79,17 @@ internal sealed class PeerLink
     /// </summary>
     public void SayAlive()
     {
+        if (_unheard < UnheardMax)
+            Interlocked.Increment(ref _unheard);
         if (_isUp && Volatile.Read(ref _urgency) == (int)Urgency.None)
             EndPatience();
+    }
+
+    /// <summary>Ends the session, if there is one. Any thread; never waits.</summary>
+    public void End()
+    {
+        lock (_gate)
+            _ = _session?.CancelAsync();
     }
 
     /// <summary>Sends and receives until either fails or the token fires. An existing session is ended, because its stream is older.</summary>
@@ -128,7 +150,11 @@ internal sealed class PeerLink
         }
     }
 
-    private void Heard() => Volatile.Write(ref _heardTimestamp, Stopwatch.GetTimestamp());
+    private void Heard()
+    {
+        Volatile.Write(ref _heardTimestamp, Stopwatch.GetTimestamp());
+        Volatile.Write(ref _unheard, 0);
+    }
 
     private void Raise(Urgency urgency)
     {

@@ -1,6 +1,7 @@
 // The streams to the other nodes of the cluster. The node with the greater id opens the stream of a pair: this node's loops dial the nodes
 // with lower ids, and PeerService accepts the streams of those with greater ids. Every loop's task is kept and awaited.
 using System.Collections.Concurrent;
+using System.Globalization;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Internal.V1;
@@ -23,7 +24,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <summary>Largest message that a node accepts: the largest record body (a write of 16 MiB after a full batch), with space to spare.</summary>
     public const int MessageBytesMax = 32 << 20;
 
-    /// <summary>A node that has sent nothing for this long is silent. It is the time of three keep-alive messages.</summary>
+    /// <summary>A node that has sent nothing for this long is silent. Two messages in a row that say that it is alive are missing then.</summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromMilliseconds(600);
 
     /// <summary>
@@ -32,19 +33,20 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// </summary>
     private static readonly TimeSpan DownAfter = TimeSpan.FromSeconds(3);
 
+    /// <summary>A node that does not answer the hello within this time is dialed again, as one is that falls silent for it later.</summary>
+    private static readonly TimeSpan HelloTimeMax = PeerLink.AliveInterval * PeerLink.UnheardMax;
+
     private static readonly TimeSpan PauseMin = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan PauseMax = TimeSpan.FromSeconds(1);
 
     private readonly ConcurrentDictionary<NodeId, PeerLink> _links = new();
     private readonly CancellationTokenSource _stopping = new();
 
-    // Not disposed, because a timer may release it while the loop ends.
-    private readonly SemaphoreSlim _aliveDue = new(0);
     private Action<NodeId, Frame> _receive = static (_, _) => { };
     private Action<NodeId> _silent = static _ => { };
     private ShardDirectory? _map;
     private Task _following = Task.CompletedTask;
-    private Task _watching = Task.CompletedTask;
+    private ITimer? _alive;
 
     /// <summary>Starts to dial the nodes of the map and to pass on what they send.</summary>
     /// <param name="map">The nodes and their addresses.</param>
@@ -57,7 +59,10 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         Volatile.Write(ref _silent, silent);
         Volatile.Write(ref _receive, receive);
         _following = Task.Run(FollowAsync);
-        _watching = Task.Run(() => WatchAsync(timers));
+        // All links share one timer, and the replicas another one. Each timer of the runtime that is due and set again wakes the timers' thread two or three
+        // times, and threads of the pool.
+        _alive = timers.CreateTimer(static self => ((PeerTransport)self!).SayAlive(), this, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+        _alive.Change(CommonMoments.Until(PeerLink.AliveInterval), Timeout.InfiniteTimeSpan);
     }
 
     /// <inheritdoc/>
@@ -116,7 +121,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     {
         await _stopping.CancelAsync().ConfigureAwait(false);
         await _following.ConfigureAwait(false);
-        await _watching.ConfigureAwait(false);
+        if (_alive is not null)
+            await _alive.DisposeAsync().ConfigureAwait(false);
         _stopping.Dispose();
     }
 
@@ -134,31 +140,47 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         }
     }
 
-    // All links share one timer, and the replicas another one. Each timer of the runtime that is due and set again wakes the timers' thread two or three times,
-    // and threads of the pool.
-    private async Task WatchAsync(TimeProvider timers)
+    // On the timers' thread, which sets the timer again before it waits. Set by another thread, it would wake that one once more each time.
+    private void SayAlive()
     {
-        using var timer = timers.CreateTimer(static due => ((SemaphoreSlim)due!).Release(), _aliveDue, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
-        while (!_stopping.IsCancellationRequested)
+        try
         {
-            timer.Change(CommonMoments.Until(PeerLink.AliveInterval), Timeout.InfiniteTimeSpan);
-            await _aliveDue.WaitAsync(_stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-            try
+            foreach (var (node, link) in _links)
             {
-                foreach (var (node, link) in _links)
-                {
-                    link.SayAlive();
-                    if (link.IsSilentFor(SilenceMax))
-                        _silent(node);
-                }
-            }
-            catch (Exception failure)
-            {
-                // A bug. The loop continues, because nothing else tells replicas of nodes that are cut off, and other nodes that this one is not.
-                LoopFailures.Count();
-                TransportLog.LoopFailed(log, "the messages that say that this node is alive, and the watch for silent nodes", failure);
+                link.SayAlive();
+                // A peer that is stopped or cut off keeps its connection open, and the stream is to be opened anew by the node that opened it.
+                if (link.IsUnheard && node.Value < identity.Node.Value)
+                    link.End();
+                // Tells all replicas, for which other timers need not wait.
+                if (link.IsSilentFor(SilenceMax))
+                    ThreadPool.UnsafeQueueUserWorkItem(static silent => silent.Self.TellSilent(silent.Node), (Self: this, Node: node), preferLocal: false);
             }
         }
+        catch (Exception failure)
+        {
+            Failed(failure);
+        }
+        if (!_stopping.IsCancellationRequested)
+            _alive!.Change(CommonMoments.Until(PeerLink.AliveInterval), Timeout.InfiniteTimeSpan);
+    }
+
+    private void TellSilent(NodeId node)
+    {
+        try
+        {
+            Volatile.Read(ref _silent)(node);
+        }
+        catch (Exception failure)
+        {
+            Failed(failure);
+        }
+    }
+
+    // A bug. The messages continue, because nothing else tells replicas of nodes that are cut off, and other nodes that this one is not.
+    private void Failed(Exception failure)
+    {
+        LoopFailures.Count();
+        TransportLog.LoopFailed(log, "the messages that say that this node is alive, and the watch for silent nodes", failure);
     }
 
     private PeerLink LinkOf(NodeId node) => _links.GetOrAdd(node, static _ => new PeerLink());
@@ -228,7 +250,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             {
                 if (address.Length == 0)
                     throw new InvalidOperationException("its record names no port for other nodes, because it runs an older version");
-                using var channel = ChannelTo(node, address);
+                using var channel = ChannelTo(node, address, identity.Cluster, credentials, isForStream: true);
                 // Always ends with an exception, however long the stream lasted.
                 await ConnectAsync(node, channel, connected: () => pause = PauseMin).ConfigureAwait(false);
             }
@@ -245,15 +267,28 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     private async Task ConnectAsync(NodeId node, GrpcChannel channel, Action connected)
     {
-        using var call = new Internal.V1.Replication.ReplicationClient(channel.Calls()).Connect(cancellationToken: _stopping.Token);
-        await call.RequestStream.WriteAsync(Hello()).ConfigureAwait(false);
-        var answered = await ReadHelloAsync(call.ResponseStream, _stopping.Token).ConfigureAwait(false);
-        if (answered != node)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {answered} answers at its address."));
-        connected();
-        LinkOf(node).TryChangeReason("");
-        TransportLog.Connected(log, node, "this node opened the stream");
-        await RunSessionAsync(node, call.ResponseStream, call.RequestStream, _stopping.Token).ConfigureAwait(false);
+        var isGreeted = false;
+        using var limit = CancellationTokenSource.CreateLinkedTokenSource(_stopping.Token);
+        limit.CancelAfter(HelloTimeMax);
+        using var call = new Internal.V1.Replication.ReplicationClient(channel.Calls()).Connect(cancellationToken: limit.Token);
+        try
+        {
+            await call.RequestStream.WriteAsync(Hello()).ConfigureAwait(false);
+            var answered = await ReadHelloAsync(call.ResponseStream, limit.Token).ConfigureAwait(false);
+            if (answered != node)
+                throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {answered} answers at its address."));
+            limit.CancelAfter(Timeout.InfiniteTimeSpan);
+            isGreeted = true;
+            connected();
+            LinkOf(node).TryChangeReason("");
+            TransportLog.Connected(log, node, "this node opened the stream");
+            await RunSessionAsync(node, call.ResponseStream, call.RequestStream, _stopping.Token).ConfigureAwait(false);
+        }
+        catch (Exception ended) when ((isGreeted ? LinkOf(node).IsUnheard : limit.IsCancellationRequested) && !_stopping.IsCancellationRequested)
+        {
+            throw new TimeoutException(
+                string.Create(CultureInfo.InvariantCulture, $"it has sent nothing for {HelloTimeMax.TotalSeconds:0.###} s, although it is connected"), ended);
+        }
     }
 
     /// <summary>
@@ -265,11 +300,14 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <summary>The same for a node that has no streams yet.</summary>
     /// <exception cref="ArgumentException">The address is not valid, or is a plain-text address while this node uses TLS.</exception>
     public static GrpcChannel ChannelTo(NodeId node, string address, string cluster, CredentialFiles? credentials) =>
+        ChannelTo(node, address, cluster, credentials, isForStream: false);
+
+    private static GrpcChannel ChannelTo(NodeId node, string address, string cluster, CredentialFiles? credentials, bool isForStream) =>
         credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
-            ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node.Value, cluster)))
+            ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node.Value, cluster)), isForStream)
             : throw new ArgumentException("it has no TLS, and this node does not connect in plain text");
 
-    private static GrpcChannel ChannelTo(string address, TlsConnector connector) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
+    private static GrpcChannel ChannelTo(string address, TlsConnector connector, bool isForStream) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
     {
         MaxReceiveMessageSize = MessageBytesMax,
         DisposeHttpClient = true,
@@ -281,8 +319,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             ConnectCallback = connector.ConnectAsync,
             // Does not grow (see KvCluster.Node.csproj).
             InitialHttp2StreamWindowSize = 8 << 20,
-            // A peer that is stopped or cut off keeps its connection open. The stream must notice and be opened anew.
-            KeepAlivePingDelay = TimeSpan.FromSeconds(2),
+            // A peer that is stopped or cut off keeps its connection open, which a call must notice. For a stream, what is received tells as much, and a timer
+            // that wakes the node each second for pings would be in vain.
+            KeepAlivePingDelay = isForStream ? Timeout.InfiniteTimeSpan : TimeSpan.FromSeconds(2),
             KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
             KeepAlivePingPolicy = HttpKeepAlivePingPolicy.WithActiveRequests,
         },

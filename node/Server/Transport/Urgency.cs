@@ -6,7 +6,7 @@ namespace KvCluster.Node.Transport;
 internal enum Urgency
 {
     /// <summary>
-    /// No frame waits, or only heartbeats of quiescent leaders and answers that grant no lease. They are sent with the next message, of which there are five a
+    /// No frame waits, or only heartbeats of quiescent leaders and answers that grant no lease. They are sent with the next message, of which there are four a
     /// second.
     /// </summary>
     None,

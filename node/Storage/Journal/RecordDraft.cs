@@ -22,6 +22,7 @@ internal sealed class RecordDraft
 
     /// <summary>Has room for further bodies. Left to the collector at the end, like all whose bodies are not dropped.</summary>
     private BodySlab? _slab;
+    private bool _hasBegun;
 
     /// <summary>The encoded operations. Nothing is appended to those of a record that is sealed, which stay until the next one begins.</summary>
     public ByteBuffer Operations { get; } = new(0, FrontBytes, RecordBody.TrailerBytes);
@@ -44,7 +45,8 @@ internal sealed class RecordDraft
             slab.Release();
             _slab = null;
         }
-        _slab ??= BodySlab.Rent();
+        _slab ??= room <= BodySlab.FirstBytes && !_hasBegun ? BodySlab.First() : BodySlab.Rent();
+        _hasBegun = true;
         Operations.MoveTo(_slab.Rest);
     }
 

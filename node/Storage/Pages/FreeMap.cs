@@ -54,7 +54,7 @@ internal sealed class FreeMap
     private readonly FreeExtents _extents = new();
     private readonly FreeExtents _holeExtents = new();
     private readonly FreeMapPages _pages = new();
-    private readonly PageBirths _births = new(FreeMapPages.PagesPerMapPage);
+    private readonly PageBirths _births = new();
     private readonly PageBitmap _free = new();
     private readonly PageBitmap _pending = new();
     private readonly PageBitmap _reusable = new();

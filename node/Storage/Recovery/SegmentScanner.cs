@@ -1,4 +1,4 @@
-using System.Buffers;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 
@@ -14,8 +14,8 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     private const int WindowBytes = 1 << 20;
     private const int FrontWindowBytes = 16 << 10;
 
-    // Rented, because a node opens a hundred stores with several segments each when it starts.
-    private byte[] _window = ArrayPool<byte>.Shared.Rent(WindowBytes);
+    // Rented, because a node opens a hundred stores with several segments each when it starts. The runtime's pool would keep one for each thread and processor.
+    private byte[] _window = LargeArrays.Rent(WindowBytes);
     private long _windowStart;
     private int _windowCount;
     private long _unreadableLast = -1;
@@ -138,12 +138,13 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
         return true;
     }
 
-    /// <summary>Replaces the window by one for so many bytes; 0: by an empty one, of which the pool takes no notice when it comes back.</summary>
+    /// <summary>Replaces the window by one for so many bytes; 0: by an empty one, which is not returned.</summary>
     private void Rent(int bytes)
     {
         var before = _window;
-        (_window, _windowCount) = (ArrayPool<byte>.Shared.Rent(bytes), 0);
-        ArrayPool<byte>.Shared.Return(before);
+        (_window, _windowCount) = (bytes == 0 ? [] : LargeArrays.Rent(bytes), 0);
+        if (before.Length > 0)
+            LargeArrays.Return(before);
     }
 
     /// <summary>Reads a window. Unreadable blocks are recorded and returned as zeros, which are never a valid record.</summary>

@@ -7,6 +7,12 @@ namespace KvCluster.Storage.Threads;
 /// </summary>
 internal sealed class SharedTimers : TimeProvider, IDisposable
 {
+    /// <summary>Longer than the time between two heartbeats, whose timers fire at their own moments.</summary>
+    private static readonly TimeSpan LongTime = TimeSpan.FromMilliseconds(150);
+
+    /// <summary>Timers that are set for longer fire at most this part of a second later than they are due.</summary>
+    private const int LongTimersPerSecond = 250;
+
     private readonly object _lock = new();
     private readonly TimeProvider _clock;
 
@@ -71,13 +77,21 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
                 return true;
             }
             _timers.Add(timer);
-            timer.DueAt = GetTimestamp() + (long)(dueTime.TotalSeconds * TimestampFrequency);
+            timer.DueAt = DueAt(dueTime);
             if (timer.DueAt >= _armedFor)
                 return true;
             _armedFor = timer.DueAt;
             Monitor.Pulse(_lock);
             return true;
         }
+    }
+
+    // Timers that are meant for the same moment are set one after the other, for whole milliseconds. Each would wake the thread once more.
+    private long DueAt(TimeSpan dueTime)
+    {
+        var dueAt = GetTimestamp() + (long)(dueTime.TotalSeconds * TimestampFrequency);
+        var step = TimestampFrequency / LongTimersPerSecond;
+        return dueTime < LongTime ? dueAt : (dueAt + step - 1) / step * step;
     }
 
     private void Remove(SharedTimer timer)

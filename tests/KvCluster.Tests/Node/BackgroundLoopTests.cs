@@ -1,4 +1,6 @@
+using System.Threading.Channels;
 using KvCluster.Node.Runtime;
+using KvCluster.Storage.Threads;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -20,9 +22,31 @@ public sealed class BackgroundLoopTests
                 throw new InvalidCastException("a bug of the turn");
             },
             () => throw new InvalidCastException("a bug of the pause"),
+            TimeProvider.System,
             NullLogger.Instance);
         Assert.True(await turns.WaitAsync(Eventually.Limit));
         Assert.True(await turns.WaitAsync(Eventually.Limit));
         Assert.InRange(LoopFailures.Total - before, 2, long.MaxValue);
+    }
+
+    /// <summary>The thread of the replicas' timers, on which heartbeats depend, would have taken the turn whose pause it ended.</summary>
+    [Fact]
+    public async Task Loop_PausesByTimersWithAThreadOfTheirOwn_TakesItsTurnsOnThePool()
+    {
+        using var timers = new SharedTimers(TimeProvider.System);
+        var turns = Channel.CreateUnbounded<bool>();
+        await using var loop = new BackgroundLoop(
+            "a loop",
+            _ =>
+            {
+                turns.Writer.TryWrite(Thread.CurrentThread.IsThreadPoolThread);
+                return Task.CompletedTask;
+            },
+            static () => TimeSpan.FromMilliseconds(1),
+            timers,
+            NullLogger.Instance);
+        using var limit = new CancellationTokenSource(Eventually.Limit);
+        for (var turn = 0; turn < 3; turn++)
+            Assert.True(await turns.Reader.ReadAsync(limit.Token));
     }
 }

@@ -138,6 +138,29 @@ public sealed class PeerLinkTests
         }
     }
 
+    // A peer that was stopped or cut off kept its connection open.
+    [Fact]
+    public async Task IsUnheard_AfterSixteenTimesWithoutAMessage_AndEndEndsTheSession()
+    {
+        var pipe = new FakeStream();
+        using var received = new SemaphoreSlim(0);
+        var session = _link.RunSessionAsync(pipe, pipe, _ => received.Release(), CancellationToken.None);
+        for (var round = 0; round < 2; round++)
+        {
+            for (var said = 1; said < PeerLink.UnheardMax; said++)
+                _link.SayAlive();
+            Assert.False(_link.IsUnheard);
+            pipe.Arrive(new PeerMessage { Frames = { new Frame { Epoch = 1 } } });
+            Assert.True(await received.WaitAsync(Eventually.Limit));
+        }
+        for (var said = 0; said < PeerLink.UnheardMax; said++)
+            _link.SayAlive();
+        Assert.True(_link.IsUnheard);
+        _link.End();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => session.WaitAsync(Eventually.Limit));
+        Assert.False(_link.IsUp);
+    }
+
     [Fact]
     public async Task Send_WithoutASession_IsDropped()
     {

@@ -40,10 +40,10 @@ public sealed class StallWatchTests
 
     // The thread that looked every 50 ms took a sixth of an idle node's CPU time.
     [Theory]
-    [InlineData(100, 2, false, 100)]
-    [InlineData(100, 2, true, 50)]
-    [InlineData(100, 20, false, 50)]
-    [InlineData(50, 1, false, 100)]
+    [InlineData(120, 2, false, 120)]
+    [InlineData(120, 2, true, 50)]
+    [InlineData(120, 20, false, 50)]
+    [InlineData(50, 1, false, 120)]
     public void IntervalAfter_ALookAtAnIdleProcess_IsLonger(int passedMs, int usedMs, bool stands, int intervalMs) => Assert.Equal(
         TimeSpan.FromMilliseconds(intervalMs), StallWatch.IntervalAfter(TimeSpan.FromMilliseconds(passedMs), TimeSpan.FromMilliseconds(usedMs), stands));
 

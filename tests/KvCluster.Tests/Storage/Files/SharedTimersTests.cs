@@ -19,6 +19,25 @@ public sealed class SharedTimersTests
             Assert.True(await source.Task.WaitAsync(Eventually.Limit) >= TimeSpan.FromMilliseconds(199 - index), $"timer {index}");
     }
 
+    // Timers for the same moment were due microseconds apart, and woke the thread several times on an idle node.
+    [Fact]
+    public async Task Timers_MeantForTheSameMoment_FireTogether()
+    {
+        var clock = new SetClock { Microseconds = 1_000 };
+        using var timers = new SharedTimers(clock);
+        var fired = 0;
+        var together = new TaskCompletionSource<int>(TaskCreationOptions.RunContinuationsAsynchronously);
+        timers.Late = _ => together.TrySetResult(Volatile.Read(ref fired));
+        await using var first = timers.CreateTimer(_ => Interlocked.Increment(ref fired), null, TimeSpan.FromMilliseconds(200), Timeout.InfiniteTimeSpan);
+        clock.Microseconds = 1_500;
+        await using var second = timers.CreateTimer(_ => Interlocked.Increment(ref fired), null, TimeSpan.FromMilliseconds(200), Timeout.InfiniteTimeSpan);
+        clock.Microseconds = 201_200;
+        await Task.Delay(TimeSpan.FromMilliseconds(400));
+        Assert.Equal(0, Volatile.Read(ref fired));
+        clock.Microseconds = 204_000;
+        Assert.Equal(2, await together.Task.WaitAsync(Eventually.Limit));
+    }
+
     // Timers fired on the thread pool. Under full load a leader's heartbeats waited there behind its callers for 693 ms, longer than the 600 ms after
     // which followers campaign.
     [Fact]
@@ -100,6 +119,21 @@ public sealed class SharedTimersTests
             Assert.True(gone == 0 || !wasInTime, "The timer fired after it was disposed.");
             return wasInTime;
         });
+    }
+
+    private sealed class SetClock : TimeProvider
+    {
+        private long _microseconds;
+
+        public long Microseconds
+        {
+            get => Volatile.Read(ref _microseconds);
+            set => Volatile.Write(ref _microseconds, value);
+        }
+
+        public override long TimestampFrequency => 1_000_000;
+
+        public override long GetTimestamp() => Microseconds;
     }
 
     // In a method of its own, so that no local variable of the test refers to the state.
