@@ -23,7 +23,6 @@ using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;
 using KvCluster.Tls;
 using Microsoft.AspNetCore.Builder;
-using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging;
 using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
@@ -377,9 +376,6 @@ internal sealed class NodeHost : IAsyncDisposable
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         port.GiveTo(builder);
-        // The thread that receives also reads the frames, and the one that makes frames sends them. Otherwise each message wakes two threads more. Calls and
-        // messages are handed to the pool as before, so nobody's code holds up a connection.
-        builder.Services.Configure<SocketTransportOptions>(static sockets => sockets.UnsafePreferInlineScheduling = true);
         builder.Services.AddSingleton(peers)
             .AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, permissions, replacements, witness)).AddSingleton(admin);
         builder.Services.AddSingleton(new RecoveryService(reporter, identity.Cluster, tls?.Files)).AddSingleton(coordinatorCalls);
