@@ -1,4 +1,3 @@
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 

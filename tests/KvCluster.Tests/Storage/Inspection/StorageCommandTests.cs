@@ -2,7 +2,6 @@ using System.Text.Json;
 using KvCluster.Disk;
 using KvCluster.Processes;
 using KvCluster.Storage;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Transactions;

@@ -1,5 +1,4 @@
 using System.Buffers.Binary;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Tests.Storage.Store;
 
