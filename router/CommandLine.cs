@@ -1,11 +1,10 @@
 using KvCluster.AdminConsole;
 using KvCluster.Client.Telemetry;
 using KvCluster.Router.Configuration;
-using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Configuration;
-using KvCluster.ServiceDefaults.Logs;
-using KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Hosting;
+using KvCluster.ServiceDefaults.Programs;
 using KvCluster.ServiceDefaults.Telemetry;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging;

@@ -1,4 +1,4 @@
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Connections;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Security;
 

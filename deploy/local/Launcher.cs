@@ -2,7 +2,7 @@ using System.Text;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Hosting;
-using KvCluster.ServiceDefaults.Logs;
+using KvCluster.ServiceDefaults.Hosting;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging;

@@ -1,4 +1,4 @@
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Programs;
 
 namespace KvCluster.Local;
 

@@ -1,8 +1,8 @@
 using System.CommandLine;
 using System.Globalization;
 using KvCluster.Node.Hosting;
-using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.ServiceDefaults.Programs;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;

@@ -1,7 +1,7 @@
 using System.CommandLine;
 using KvCluster.Node.Configuration;
-using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.ServiceDefaults.Programs;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
 

@@ -7,9 +7,9 @@ using KvCluster.Node.Hosting;
 using KvCluster.Node.Recovery;
 using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
-using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Logs;
+using KvCluster.ServiceDefaults.Programs;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node;

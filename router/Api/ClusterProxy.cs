@@ -1,6 +1,6 @@
 using Grpc.Core;
 using KvCluster.Client.Transport;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Calls;
 using KvCluster.V1;
 
 namespace KvCluster.Router.Api;

@@ -1,5 +1,5 @@
 using Google.Protobuf;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Hosting;
 using KvCluster.V1;
 using KvCluster.Wire;
 

@@ -1,5 +1,5 @@
 using KvCluster.ServiceDefaults.Configuration;
-using KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Hosting;
 
 namespace KvCluster.Router.Configuration;
 

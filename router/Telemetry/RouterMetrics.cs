@@ -2,8 +2,9 @@
 using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using Grpc.Core;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Connections;
 using KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Programs;
 using KvCluster.Telemetry;
 using Method = KvCluster.V1.Method;
 using Tag = System.Collections.Generic.KeyValuePair<string, object?>;

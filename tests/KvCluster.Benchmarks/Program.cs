@@ -9,7 +9,7 @@ using KvCluster.Benchmarks.Engine.Peers;
 using KvCluster.Benchmarks.Grpc;
 using KvCluster.Benchmarks.Primitives;
 using KvCluster.Benchmarks.Routing;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Programs;
 using Spectre.Console;
 
 SharedArrays.KeepMany();

@@ -1,6 +1,10 @@
 // The calls of service Kv on encoded messages, for unary calls and for those of an exchange. Called on the API's threads. A call runs as
 // far as it can without waiting, so that changes are submitted in the order in which they came. Every error of a caller becomes
 // a refusal; an exception that leaves this class is a bug.
+using KvCluster.Node.Api.Calls;
+using KvCluster.Node.Api.Changes;
+using KvCluster.Node.Api.Errors;
+using KvCluster.Node.Api.Reads;
 using KvCluster.Node.Telemetry;
 using KvCluster.Telemetry;
 using KvCluster.V1;
@@ -88,21 +92,13 @@ internal sealed class KvCalls
                 Method.OpenSession => _changes.OpenSessionAsync(request, target, sink),
                 Method.EndSession => _changes.EndSessionAsync(request, target, sink),
                 Method.KeepAlive => _sessions.KeepAliveAsync(request, target, sink),
-                Method.Unspecified => Refuse(sink, ApiErrors.BadRequest("The call has no method.")),
-                _ => Refuse(sink, ApiErrors.UnknownMethod(_node, method)),
+                Method.Unspecified => Refusals.Send(sink, ApiErrors.BadRequest("The call has no method.")),
+                _ => Refusals.Send(sink, ApiErrors.UnknownMethod(_node, method)),
             };
         }
         catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)
         {
-            return Refuse(sink, refusal);
+            return Refusals.Send(sink, refusal);
         }
-    }
-
-    /// <summary>Refuses a call.</summary>
-    public static ValueTask Refuse<TSink>(TSink sink, ApiError refusal)
-        where TSink : struct, IReplySink
-    {
-        sink.Refuse(refusal);
-        return ValueTask.CompletedTask;
     }
 }

@@ -2,6 +2,8 @@
 // read elsewhere (InlineReads). A call is run on the request's bytes in the message.
 using System.Text;
 using Grpc.Core;
+using KvCluster.Node.Api.Calls;
+using KvCluster.Node.Api.Errors;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.ServiceDefaults.Exchanges;

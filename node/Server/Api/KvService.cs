@@ -1,5 +1,9 @@
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Node.Api.Calls;
+using KvCluster.Node.Api.Errors;
+using KvCluster.Node.Api.Reads;
+using KvCluster.Node.Api.Watches;
 using KvCluster.Node.Telemetry;
 using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.ServiceDefaults.Memory;

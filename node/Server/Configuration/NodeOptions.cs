@@ -1,7 +1,7 @@
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Connections;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Storage.Context;

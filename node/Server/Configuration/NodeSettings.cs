@@ -5,7 +5,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Configuration;
-using KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Hosting;
 using KvCluster.Storage.Context;
 using KvCluster.Tls;
 

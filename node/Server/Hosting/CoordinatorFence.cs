@@ -4,8 +4,8 @@
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
-using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Logs;
+using KvCluster.ServiceDefaults.Programs;
 using KvCluster.Storage.Files;
 using Microsoft.Extensions.Logging;
 

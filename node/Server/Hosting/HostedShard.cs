@@ -1,6 +1,8 @@
 using KvCluster.Internal.V1;
 using KvCluster.Node.Map;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Context;
+using KvCluster.Node.Shards.Disk;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Encoding;

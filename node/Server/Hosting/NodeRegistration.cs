@@ -4,8 +4,8 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
-using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Logs;
+using KvCluster.ServiceDefaults.Programs;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;

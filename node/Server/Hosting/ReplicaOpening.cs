@@ -3,6 +3,8 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Context;
+using KvCluster.Node.Shards.Disk;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Logs;

@@ -1,7 +1,7 @@
 // A port of a node, taken before its start is counted, and held until the server listens on it. Used by NodeHost during its start.
 using System.Net;
 using System.Net.Sockets;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Hosting;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
 using Microsoft.Extensions.DependencyInjection;

@@ -7,6 +7,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Context;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Context;

@@ -1,6 +1,6 @@
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Context;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Logs;
 using Microsoft.Extensions.Logging;

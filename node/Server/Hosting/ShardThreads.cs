@@ -1,5 +1,5 @@
 using KvCluster.Node.Runtime;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Disk;
 using KvCluster.Node.Telemetry;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;

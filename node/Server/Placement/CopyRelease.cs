@@ -32,7 +32,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Disk;
 using KvCluster.Node.Telemetry;
 using KvCluster.Node.Transport;
 using KvCluster.Replication.Log;

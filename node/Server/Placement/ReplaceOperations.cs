@@ -6,7 +6,7 @@ using KvCluster.Admin.V1;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Loop;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Placement;

@@ -2,6 +2,7 @@
 // ReplicaReplacement in a node, and the simulation, add those. Any thread.
 using KvCluster.Internal.V1;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Loop;
 using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Node.Placement;

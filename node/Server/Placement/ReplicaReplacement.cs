@@ -8,6 +8,7 @@ using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Loop;
 using KvCluster.Node.Transport;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Logs;

@@ -1,4 +1,8 @@
 using Google.Protobuf;
+using KvCluster.Node.Shards.Context;
+using KvCluster.Node.Shards.Disk;
+using KvCluster.Node.Shards.Loop;
+using KvCluster.Node.Shards.Reads;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication;
 using KvCluster.Replication.Log;

@@ -1,3 +1,5 @@
+using KvCluster.Node.Shards.Context;
+using KvCluster.Node.Shards.Loop;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
 

@@ -1,3 +1,5 @@
+using KvCluster.Node.Shards.Context;
+using KvCluster.Node.Shards.Reads;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
 

@@ -1,4 +1,9 @@
 using KvCluster.Internal.V1;
+using KvCluster.Node.Shards.Context;
+using KvCluster.Node.Shards.Disk;
+using KvCluster.Node.Shards.Loop;
+using KvCluster.Node.Shards.Reads;
+using KvCluster.Node.Shards.Snapshots;
 using KvCluster.Replication;
 using KvCluster.Replication.Digests;
 using KvCluster.Replication.Protocol;
@@ -50,7 +55,7 @@ internal sealed class ShardReplica : IAsyncDisposable
         _timer = new TickTimer(context.Clock, Mailbox.Wake);
         _published = new PublishedState(context.RouteChanged);
         _published.Adopt(record);
-        _disk = new ReplicaDisk(context, Shard, Mailbox.Wake);
+        _disk = new ReplicaDisk(context.Disk, context.NowUs, context.Log, Shard, Mailbox.Wake);
         Reads = new ReplicaReads(context, _core, _journal, _published, Mailbox.Wake);
         Writes = new ReplicaWrites(_journal, _published, _life);
         Sessions = new SessionKeeping(Reads, Writes, _journal);

@@ -2,7 +2,7 @@
 // the message, so that a shard that sends much, or whose lane is full, neither delays other shards' heartbeats nor causes their frames to be dropped.
 using System.Diagnostics.CodeAnalysis;
 using KvCluster.Internal.V1;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Context;
 
 namespace KvCluster.Node.Transport;
 

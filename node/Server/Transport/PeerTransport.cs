@@ -7,7 +7,7 @@ using Grpc.Net.Client;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Context;
 using KvCluster.Node.Telemetry;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging;

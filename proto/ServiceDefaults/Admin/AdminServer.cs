@@ -1,6 +1,8 @@
 // The port for people and their tools: health, metrics and the console, over HTTP/1.1. A program starts it before anything else, so that it shows what the
 // start waits for, and adds endpoints as its parts start.
 using System.Collections.Immutable;
+using KvCluster.ServiceDefaults.Connections;
+using KvCluster.ServiceDefaults.Hosting;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Http;
 using Microsoft.AspNetCore.Server.Kestrel.Core;

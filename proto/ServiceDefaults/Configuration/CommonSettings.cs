@@ -1,4 +1,5 @@
 using System.Globalization;
+using KvCluster.ServiceDefaults.Connections;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;

@@ -1,5 +1,6 @@
 using System.Collections;
 using System.CommandLine;
+using KvCluster.ServiceDefaults.Programs;
 
 namespace KvCluster.ServiceDefaults.Configuration;
 

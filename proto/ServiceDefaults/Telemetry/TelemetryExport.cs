@@ -1,5 +1,6 @@
 // Telemetry exported by OTLP, configured only by OpenTelemetry's own environment variables. Started and stopped by a program's main thread. The SDK's threads
 // export. If they cannot, the program continues and logs that once.
+using KvCluster.ServiceDefaults.Programs;
 using Microsoft.Extensions.Logging;
 using OpenTelemetry;
 using OpenTelemetry.Exporter;

@@ -1,4 +1,4 @@
-using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Context;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Simulation.Cluster;

@@ -5,6 +5,8 @@ using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Context;
+using KvCluster.Node.Shards.Disk;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication.Digests;
 using KvCluster.Replication.Protocol;

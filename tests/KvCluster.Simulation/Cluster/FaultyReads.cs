@@ -1,4 +1,5 @@
 using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Reads;
 using KvCluster.Storage.DataFile;
 
 namespace KvCluster.Simulation.Cluster;

@@ -3,6 +3,7 @@ using Google.Protobuf;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Context;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage;

@@ -2,6 +2,7 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Placement;
 using KvCluster.Node.Recovery;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Loop;
 using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Simulation.Cluster;

@@ -1,6 +1,6 @@
 using System.Text;
 using Google.Protobuf;
-using KvCluster.Node.Api;
+using KvCluster.Node.Api.Watches;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Watching;
 using KvCluster.Storage.DataFile;

@@ -3,8 +3,9 @@ using System.Text.RegularExpressions;
 using KvCluster.Node.Configuration;
 using KvCluster.Processes;
 using KvCluster.Router.Configuration;
-using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.ServiceDefaults.Connections;
+using KvCluster.ServiceDefaults.Programs;
 
 namespace KvCluster.Tests.Chart;
 

@@ -1,7 +1,8 @@
 using System.Buffers.Binary;
 using System.Globalization;
 using Google.Protobuf;
-using KvCluster.Node.Api;
+using KvCluster.Node.Api.Changes;
+using KvCluster.Node.Api.Reads;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;

@@ -1,5 +1,5 @@
 using Grpc.Core;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Calls;
 using KvCluster.Tests.Grpc.Proto;
 using Microsoft.AspNetCore.Builder;
 

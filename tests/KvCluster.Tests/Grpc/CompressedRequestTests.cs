@@ -1,8 +1,9 @@
 using System.IO.Compression;
 using Google.Protobuf;
 using Grpc.Core;
-using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Calls;
+using KvCluster.ServiceDefaults.Connections;
+using KvCluster.ServiceDefaults.Hosting;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;
 using KvCluster.V1;

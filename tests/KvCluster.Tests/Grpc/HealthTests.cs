@@ -1,6 +1,6 @@
 using Grpc.Core;
 using Grpc.Health.V1;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Hosting;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
 using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;

@@ -23,7 +23,14 @@ public sealed partial class FolderOrderTests
         ["node/Server"] = ("KvCluster.Node",
         [
             "Runtime", "Telemetry", "Coordination",
-            "Coordination/Etcd", "Coordination/Embedded", "Configuration", "Map", "Shards", "Watching", "Transport", "Hosting", "Recovery", "Placement", "Api",
+            "Coordination/Etcd", "Coordination/Embedded", "Configuration", "Map",
+            "Shards/Disk", "Shards/Context", "Shards/Reads", "Shards/Snapshots", "Shards/Loop", "Shards",
+            "Watching", "Transport", "Hosting", "Recovery", "Placement",
+            "Api/Errors", "Api/Calls", "Api/Reads", "Api/Changes", "Api/Watches", "Api/Operators", "Api",
+        ]),
+        ["proto/ServiceDefaults"] = ("KvCluster.ServiceDefaults",
+        [
+            "Programs", "Logs", "Security", "Telemetry", "Calls", "Memory", "Exchanges", "Connections", "Configuration", "Hosting", "Admin",
         ]),
         ["client"] = ("KvCluster.Client", ["Model", "Doctor", "Runtime", "Telemetry", "Routing", "Transport", "Sessions", "Loading"]),
     };
@@ -55,7 +62,10 @@ public sealed partial class FolderOrderTests
     {
         var (root, order) = Projects[project];
         var position = order.Index().ToDictionary(entry => entry.Item, entry => entry.Index);
-        var ofRoot = TypesOf(project, source => source.Directory.Length == 0);
+        var types = Sources(project).GroupBy(source => source.Directory).ToDictionary(
+            directory => directory.Key,
+            directory => directory.SelectMany(source => DeclaredType().Matches(source.Text)).Select(type => type.Groups[1].Value).ToHashSet());
+        var ofRoot = types.GetValueOrDefault("", []);
         var wrong = new List<string>();
         foreach (var source in Sources(project).Where(source => source.Directory.Length > 0))
         {
@@ -69,12 +79,13 @@ public sealed partial class FolderOrderTests
                 }
             }
             wrong.AddRange(TypesUsed(source.Text, ofRoot).Select(type => $"{source.Path} -> {type} of the root"));
+            // The types of the directory above are seen without a using line.
+            if (source.Directory.LastIndexOf('/') is > 0 and var end && source.Directory[..end] is var above
+                && position.TryGetValue(above, out var place) && place > position[source.Directory])
+                wrong.AddRange(TypesUsed(source.Text, types[above]).Select(type => $"{source.Path} -> {type} of {above}"));
         }
         Assert.Empty(wrong);
     }
-
-    private static HashSet<string> TypesOf(string project, Func<(string Path, string Directory, string Text), bool> which) =>
-        [.. Sources(project).Where(which).SelectMany(source => DeclaredType().Matches(source.Text)).Select(type => type.Groups[1].Value)];
 
     private static IEnumerable<string> TypesUsed(string text, HashSet<string> types) =>
         Identifier().Matches(Code(text)).Select(match => match.Value).Where(types.Contains).Distinct();

@@ -1,4 +1,4 @@
-using KvCluster.Node.Api;
+using KvCluster.Node.Api.Errors;
 using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Tests.Node;

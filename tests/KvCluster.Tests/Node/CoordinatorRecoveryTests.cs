@@ -8,7 +8,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Recovery;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Context;
 using KvCluster.Processes;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Files;

@@ -1,4 +1,4 @@
-using KvCluster.Node.Api;
+using KvCluster.Node.Api.Reads;
 using KvCluster.Wire;
 
 namespace KvCluster.Tests.Node;

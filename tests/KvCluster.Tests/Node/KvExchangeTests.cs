@@ -2,6 +2,8 @@ using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Node.Api;
+using KvCluster.Node.Api.Calls;
+using KvCluster.Node.Api.Reads;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.ServiceDefaults.Exchanges;

@@ -1,4 +1,4 @@
-using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Disk;
 
 namespace KvCluster.Tests.Node;
 

@@ -1,5 +1,7 @@
 using Google.Protobuf;
 using KvCluster.Node.Api;
+using KvCluster.Node.Api.Calls;
+using KvCluster.Node.Api.Reads;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.ServiceDefaults.Memory;

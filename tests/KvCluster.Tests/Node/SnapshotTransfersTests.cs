@@ -1,6 +1,6 @@
 using KvCluster.Disk;
 using KvCluster.Internal.V1;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Snapshots;
 using KvCluster.Replication.Log;
 using KvCluster.Storage;
 using KvCluster.Storage.Encoding;

@@ -1,7 +1,7 @@
 using KvCluster.Node;
 using KvCluster.Node.Configuration;
-using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.ServiceDefaults.Programs;
 
 namespace KvCluster.Tests.Node;
 

@@ -1,5 +1,5 @@
 using Google.Protobuf;
-using KvCluster.Node.Api;
+using KvCluster.Node.Api.Changes;
 using KvCluster.Router.Api;
 using KvCluster.V1;
 using KvCluster.Wire;

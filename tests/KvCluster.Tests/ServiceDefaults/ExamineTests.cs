@@ -1,6 +1,6 @@
 using KvCluster.Admin.V1;
 using KvCluster.Disk;
-using KvCluster.Node.Api;
+using KvCluster.Node.Api.Operators;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Hosting;

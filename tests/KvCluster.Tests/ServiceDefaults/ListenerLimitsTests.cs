@@ -1,6 +1,7 @@
 using Grpc.Core;
 using Grpc.Net.Client;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Connections;
+using KvCluster.ServiceDefaults.Hosting;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;

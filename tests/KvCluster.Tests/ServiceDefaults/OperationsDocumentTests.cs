@@ -1,7 +1,9 @@
 using System.Globalization;
 using System.Reflection;
 using System.Text.RegularExpressions;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Connections;
+using KvCluster.ServiceDefaults.Hosting;
+using KvCluster.ServiceDefaults.Programs;
 
 namespace KvCluster.Tests.ServiceDefaults;
 

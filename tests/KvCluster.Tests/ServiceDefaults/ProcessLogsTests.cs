@@ -1,5 +1,5 @@
 using KvCluster.ServiceDefaults.Configuration;
-using KvCluster.ServiceDefaults.Logs;
+using KvCluster.ServiceDefaults.Hosting;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Tests.ServiceDefaults;

@@ -1,7 +1,7 @@
 using KvCluster.Node.Configuration;
 using KvCluster.Router.Configuration;
 using KvCluster.ServiceDefaults.Configuration;
-using KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Hosting;
 
 namespace KvCluster.Tests.ServiceDefaults;
 

@@ -1,5 +1,5 @@
 using System.Net;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Connections;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;

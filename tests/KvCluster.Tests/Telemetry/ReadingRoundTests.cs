@@ -1,4 +1,4 @@
-using KvCluster.Node.Shards;
+using KvCluster.Node.Shards.Loop;
 using KvCluster.Node.Telemetry;
 
 namespace KvCluster.Tests.Telemetry;

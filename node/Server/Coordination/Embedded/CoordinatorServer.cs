@@ -1,5 +1,6 @@
 using KvCluster.Internal.Etcd;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Connections;
+using KvCluster.ServiceDefaults.Hosting;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging;

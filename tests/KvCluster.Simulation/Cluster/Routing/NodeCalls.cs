@@ -1,6 +1,6 @@
 using System.Buffers.Binary;
 using Google.Protobuf;
-using KvCluster.Node.Api;
+using KvCluster.Node.Api.Errors;
 using KvCluster.Node.Shards;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;

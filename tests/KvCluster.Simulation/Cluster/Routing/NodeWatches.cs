@@ -1,7 +1,10 @@
 using Google.Protobuf;
 using KvCluster.Disk;
 using KvCluster.Internal.V1;
-using KvCluster.Node.Api;
+using KvCluster.Node.Api.Calls;
+using KvCluster.Node.Api.Errors;
+using KvCluster.Node.Api.Reads;
+using KvCluster.Node.Api.Watches;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Watching;

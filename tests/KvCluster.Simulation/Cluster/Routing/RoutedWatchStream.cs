@@ -1,6 +1,6 @@
 using Grpc.Core;
 using KvCluster.Client.Transport;
-using KvCluster.Node.Api;
+using KvCluster.Node.Api.Errors;
 using KvCluster.V1;
 using KvCluster.Wire;
 

@@ -1,6 +1,6 @@
 using System.Diagnostics;
 using KvCluster.Processes;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Hosting;
 using KvCluster.Tests.Grpc.Proto;
 
 namespace KvCluster.Tests.Grpc.Interop;

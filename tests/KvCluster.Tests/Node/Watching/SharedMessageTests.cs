@@ -1,7 +1,9 @@
 using System.Collections.Concurrent;
 using Google.Protobuf;
 using Grpc.Core;
-using KvCluster.Node.Api;
+using KvCluster.Node.Api.Calls;
+using KvCluster.Node.Api.Reads;
+using KvCluster.Node.Api.Watches;
 using KvCluster.Node.Watching;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Storage.Context;

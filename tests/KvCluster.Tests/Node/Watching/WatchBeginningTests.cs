@@ -1,7 +1,9 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client;
-using KvCluster.Node.Api;
+using KvCluster.Node.Api.Calls;
+using KvCluster.Node.Api.Reads;
+using KvCluster.Node.Api.Watches;
 using KvCluster.Node.Watching;
 using KvCluster.Router;
 using KvCluster.ServiceDefaults.Admin;

@@ -4,7 +4,7 @@ using System.Security.Cryptography.X509Certificates;
 using Grpc.Core;
 using Grpc.Health.V1;
 using Grpc.Net.Client;
-using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Hosting;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
 using Microsoft.AspNetCore.Builder;
