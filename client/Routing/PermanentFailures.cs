@@ -37,11 +37,18 @@ internal static class PermanentFailures
         return false;
     }
 
-    // A peer that accepts connections and resets or closes them has sent nothing wrong. It may be a proxy whose nodes are down. A reset is read as the end of
-    // the stream if a write has met it before.
+    /// <summary>
+    /// Whether the peer accepted a connection and ended it without a byte. A server that expects TLS does this, and so does a proxy whose nodes are down, which
+    /// mostly resets it; a reset is read as an end if a write has met it before. So one end says nothing, and several in a row do.
+    /// </summary>
+    public static bool HasEnded(Exception failure) =>
+        failure is RpcException { Status.DebugException: { } cause } && HasOnlyEnded(cause) && !HasReset(cause);
+
     private static bool HasOnlyEnded(Exception failure) =>
-        failure is SocketException or HttpIOException { HttpRequestError: HttpRequestError.ResponseEnded }
-        || (failure.InnerException is { } inner && HasOnlyEnded(inner));
+        failure is HttpIOException { HttpRequestError: HttpRequestError.ResponseEnded }
+        || HasReset(failure) || (failure.InnerException is { } inner && HasOnlyEnded(inner));
+
+    private static bool HasReset(Exception failure) => failure is SocketException || (failure.InnerException is { } inner && HasReset(inner));
 
     // The peer's bytes are no HTTP/2. A peer that only stands still answers no ping, which is the same exception, but its message has no code; one that is busy
     // resets a call by another code.

@@ -20,6 +20,9 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
     /// <summary>As for calls to a node that is slow to connect to. A map comes with the first answer.</summary>
     private static readonly TimeSpan Slow = TimeSpan.FromMilliseconds(250);
 
+    /// <summary>After so many connections in a row that ended without a byte, an endpoint is no node or router.</summary>
+    private const int EndsMax = 3;
+
     private readonly RouteTable _table;
     private readonly IReadOnlyList<string> _endpoints;
     private readonly IShardMapSource _source;
@@ -28,6 +31,9 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
     private readonly CancellationTokenSource _disposed = new();
     private readonly Task _running;
     private readonly ConcurrentDictionary<string, string> _unusable = new();
+
+    // How often in a row each endpoint ended a connection without a byte.
+    private readonly ConcurrentDictionary<string, int> _ends = new();
     private volatile string _failure = "no endpoint has answered yet";
 
     public ShardMapWatcher(RouteTable table, IReadOnlyList<string> endpoints, IShardMapSource source, ClientRuntime runtime, ILogger log)
@@ -131,6 +137,7 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
                     return;
                 }
                 _unusable.TryRemove(address, out _);
+                _ends.TryRemove(address, out _);
                 toldFirst.TrySetResult(address);
             }
             _failure = $"{address} ended the shard map's stream";
@@ -141,7 +148,9 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
             if (cancellationToken.IsCancellationRequested)
                 return;
             _failure = $"{address}: {(failure is RpcException rpc ? rpc.Status.Detail : failure.Message)}";
-            if (PermanentFailures.Has(failure))
+            var ends = PermanentFailures.HasEnded(failure) ? _ends.GetValueOrDefault(address) + 1 : 0;
+            _ends[address] = ends;
+            if (PermanentFailures.Has(failure) || ends >= EndsMax)
                 _unusable[address] = _failure;
             else
                 _unusable.TryRemove(address, out _);

@@ -6,7 +6,6 @@ using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Shards.Context;
-using KvCluster.Node.Shards.Disk;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication.Digests;
 using KvCluster.Replication.Protocol;

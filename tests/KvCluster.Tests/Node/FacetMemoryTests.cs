@@ -1,7 +1,6 @@
 using System.Globalization;
 using Google.Protobuf;
 using KvCluster.Internal.V1;
-using KvCluster.Node.Api.Errors;
 using KvCluster.Node.Api.Reads;
 using KvCluster.Node.Hosting;
 using KvCluster.ServiceDefaults.Memory;

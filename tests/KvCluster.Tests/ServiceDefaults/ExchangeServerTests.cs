@@ -33,7 +33,9 @@ public sealed class ExchangeServerTests
         Assert.Equal((byte)7, Assert.Single(_responses.Replies.First().Response.ToByteArray()));
     }
 
-    /// <summary>A stream whose caller had completed its side and then gone away lasted until its calls had ended, each as long as its shard was stuck.</summary>
+    /// <summary>
+    /// A stream whose caller had completed its side and then gone away lasted until its calls had ended, each as long as its shard was stuck.
+    /// </summary>
     [Fact]
     public async Task Stream_WhoseCallerIsGone_DoesNotWaitForItsCalls()
     {
