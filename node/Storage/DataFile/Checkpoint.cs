@@ -47,6 +47,20 @@ internal sealed unsafe class Checkpoint
     /// </summary>
     internal PageList LeftSince { get; } = new();
 
+    /// <summary>
+    /// Pages of the file that such batches have dropped the last delta from (<see cref="Trees.SealedBatch.DroppedBases"/>). Writer only.
+    /// </summary>
+    internal List<long> LeftBases { get; } = [];
+
+    /// <summary>
+    /// The frozen root's deltas by the numbers of their bases, which this checkpoint does not reach: it folds both into new pages. Checkpoint executor; after
+    /// the write, the writer.
+    /// </summary>
+    internal Dictionary<long, nint> Folded { get; } = [];
+
+    /// <summary>Bytes of memory of the frozen root's pages, known when the first of them is written.</summary>
+    internal long ScratchBytes { get; private set; }
+
     /// <summary>What the checkpoint covers.</summary>
     internal CheckpointPosition CheckpointPosition { get; private set; }
 
@@ -138,7 +152,8 @@ internal sealed unsafe class Checkpoint
         foreach (var tree in Root.Trees)
             Collect(tree.Link.Reference, ref pages);
         _store.FileSpace.Prepare(_store.Free);
-        _store.Free.BeginNext(Left, pages + 2, new PageBirth(_firstBatchToPlace, _store.Meta.Newest.Revision + 1));
+        List<PageRun> left = Folded.Count == 0 ? Left : [.. Left, .. Folded.Keys.Select(static number => new PageRun(number, 1))];
+        _store.Free.BeginNext(left, pages + 2, new PageBirth(_firstBatchToPlace, _store.Meta.Newest.Revision + 1));
         return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
     }
 
@@ -185,12 +200,15 @@ internal sealed unsafe class Checkpoint
         if (!reference.IsScratch)
             return;
         var page = _store.Space.Locate(reference);
+        if (reference.IsDelta)
+            Folded.Add(DeltaPage.Base(page).Reference.Number, (nint)page);
         for (var i = 0; TreePage.HasReferences(page) && i < Page.Count(page); i++)
         {
             if (TreePage.Reference(page, i) is var link && link != null)
                 Collect(link->Reference, ref pages);
         }
         pages += ScratchPool.PagesOf(page);
+        ScratchBytes += ScratchPool.BytesOf(page);
         _scratch.Add((nint)page);
     }
 
@@ -201,7 +219,11 @@ internal sealed unsafe class Checkpoint
             return WriteRun(writer, page);
         var number = _store.Free.Take(1, _grow);
         var image = writer.Next(number);
-        Buffer.MemoryCopy(page, image, Page.Bytes, Page.Bytes);
+        if (Page.Type(page) == PageType.Delta)
+            // The base is read by a call, because a sector that has become bad is damage of this replica and no failed write.
+            DeltaPage.Fold(image, page, _store.Space.ResolveBaseAgain(page));
+        else
+            Buffer.MemoryCopy(page, image, Page.Bytes, Page.Bytes);
         PlaceChildren(image);
         Page.Summary(page) = SubtreeSummary.Of(image);
         Complete(image, number);

@@ -76,7 +76,7 @@ internal sealed unsafe class PageReclamation
     public void RetirePlaced(Checkpoint checkpoint, ulong epoch)
     {
         _placed.Enqueue((checkpoint, epoch));
-        Volatile.Write(ref _placedBytes, _placedBytes + checkpoint.PageBytes);
+        Volatile.Write(ref _placedBytes, _placedBytes + checkpoint.ScratchBytes);
     }
 
     /// <summary>

@@ -36,7 +36,7 @@ internal sealed class PageStore : IDisposable
         _pins = new CheckpointPins(meta.Newest, Free.UsedRuns());
         _reclamation = new PageReclamation(readers, _pins, _pool, Free, options);
         _leaving = new LeavingPages(_reclamation, Free.PendingRuns());
-        _batch = new WriteBatch(Space, _pool);
+        _batch = new WriteBatch(Space, _pool, new LeafDeltas(Space, _pool, options.DeltaBytesMax, options.StaysWhole));
         var opened = new StoreRoot(meta.Newest.CheckpointPosition.Etag, meta.Newest.ShardTime, meta.Newest.WallTime, 0, meta.Newest.Trees);
         Roots = new PublishedRoots(Space, readers, _pool, _batch, _leaving, opened);
         FileSpace = new FileSpace(file, Space);
@@ -68,6 +68,9 @@ internal sealed class PageStore : IDisposable
 
     /// <summary>Bytes of changed pages, which the next checkpoint writes. Any thread; may be out of date.</summary>
     public long ChangedBytes => ScratchBytes - HeldScratchBytes;
+
+    /// <summary>Bytes that the next checkpoint writes to the file at most: of a delta a page. Any thread; may be out of date.</summary>
+    public long ChangedFileBytes => ChangedBytes + _pool.BytesOfFolds;
 
     /// <summary>Memory that the system has given for scratch pages, in use or not. Any thread.</summary>
     public long ScratchReservedBytes => _pool.ReservedBytes;
@@ -219,13 +222,13 @@ internal sealed class PageStore : IDisposable
         {
             // The map belongs to the writer again.
             Free.Keep();
-            _leaving.BeginFinish(
-                Roots.BeginSwap(new ReferenceSwap(Space, checkpoint.Root.Batch, _batchNumber, checkpoint.Meta.Revision)), Meta.Newest.Revision);
+            var swap = new ReferenceSwap(Space, checkpoint.Root.Batch, _batchNumber, checkpoint.Meta.Revision, checkpoint.Folded);
+            _leaving.BeginFinish(Roots.BeginSwap(swap), Meta.Newest.Revision);
         }
         var isDone = _batch.Swap!.Step(Roots.Unpublished, Options.StepPages) && _leaving.FinishStep(Options.StepPages);
         if (isDone)
         {
-            _leaving.EndFinish(Roots.EndSwap());
+            _leaving.EndFinish(Roots.EndSwap(), _batchNumber);
             Meta.Advance(checkpoint.Meta);
             _pins.Advance(checkpoint.Meta, checkpoint.UsedRuns);
             CheckpointCounts = checkpoint.Counts;

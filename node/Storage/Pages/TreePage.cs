@@ -21,6 +21,9 @@ internal static unsafe class TreePage
     /// <summary>Value length that marks a cell with a tree of its own. This value length and higher ones mark cells that refer to other pages.</summary>
     public const ushort TreeMark = 0xFFFE;
 
+    /// <summary>Value length that marks a deleted key, in deltas only: the cell is [suffix length u16][0xFFFD][rest of the key].</summary>
+    public const ushort DeletedMark = 0xFFFD;
+
     /// <summary>Bytes of a leaf cell before the rest of the key.</summary>
     public const int LeafCellHeader = 4;
 
@@ -79,8 +82,9 @@ internal static unsafe class TreePage
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static SubtreeLink* Subtree(byte* page, int index) => (SubtreeLink*)Page.Cell(page, index);
 
-    /// <summary>Whether entries of a leaf or branch may refer to other pages.</summary>
-    public static bool HasReferences(byte* page) => Page.Type(page) == PageType.Branch || (Page.Type(page) == PageType.Leaf && Page.LeafHasReferences(page));
+    /// <summary>Whether entries of a leaf or branch, or those that a delta has itself, may refer to other pages.</summary>
+    public static bool HasReferences(byte* page) =>
+        Page.Type(page) == PageType.Branch || (Page.Type(page) is PageType.Leaf or PageType.Delta && Page.LeafHasReferences(page));
 
     /// <summary>
     /// What an entry refers to: the child of a branch's entry, the overflow run or the tree of a leaf's. Null if it refers to nothing. All that follow
@@ -115,6 +119,23 @@ internal static unsafe class TreePage
     /// <summary>Whether a leaf's cell has a tree of its own.</summary>
     public static bool CellHasTree(byte* cell) => *(ushort*)(cell + 2) == TreeMark;
 
+    /// <summary>Whether a delta's cell says that its key was deleted.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static bool IsDeleted(byte* cell) => *(ushort*)(cell + 2) == DeletedMark;
+
+    /// <summary>Whether the cells of two entries with the same key, neither deleted, have the same value or refer to the same pages.</summary>
+    public static bool HaveSameValue(byte* one, byte* other)
+    {
+        var length = *(ushort*)(one + 2);
+        if (length != *(ushort*)(other + 2))
+            return false;
+        if (length < TreeMark)
+            return InlineValue(one, length).SequenceEqual(InlineValue(other, length));
+        // The length of an overflow run or the zero of a tree, the link, and the value beside a tree.
+        var bytes = ReferenceCellHeader(length) - 4;
+        return new ReadOnlySpan<byte>(one + 4, bytes).SequenceEqual(new ReadOnlySpan<byte>(other + 4, bytes));
+    }
+
     /// <summary>The tree of a leaf's cell. It may be read while a checkpoint's end replaces the reference. The number of keys is not known here.</summary>
     public static TreeRoot CellTree(byte* cell) => new() { Link = PageLink.LoadWhole((PageLink*)(cell + LinkInCell)) };
 
@@ -137,12 +158,15 @@ internal static unsafe class TreePage
     {
         var length = *(ushort*)(cell + 2);
         if (length < TreeMark)
-            return new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length);
+            return InlineValue(cell, length);
         if (length == TreeMark)
             return new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes);
         var run = space.ResolveRun((PageLink*)(cell + LinkInCell), *(uint*)(cell + 4));
         return new ReadOnlySpan<byte>(run + Page.HeaderBytes, (int)*(uint*)(cell + 4));
     }
+
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private static ReadOnlySpan<byte> InlineValue(byte* cell, int length) => new(cell + LeafCellHeader + RestLength(*(ushort*)cell), length);
 
     /// <summary>Length of an entry's key.</summary>
     public static int KeyLength(byte* page, int index) => Page.PrefixLength(page) + SuffixLength(page, index);
@@ -170,6 +194,17 @@ internal static unsafe class TreePage
     public static int LeafEntryBytes(int suffixLength, int valueLength, bool overflow) => Page.EntryBytes + (overflow
         ? ReferenceCellBytes(OverflowMark, suffixLength)
         : InlineCellBytes(suffixLength, valueLength));
+
+    /// <summary>The bytes that a leaf's entry takes, including head and slot, in a page without a prefix.</summary>
+    public static int EntryBytesWithoutPrefix(byte* page, int index)
+    {
+        var length = *(ushort*)(Page.Cell(page, index) + 2);
+        var key = KeyLength(page, index);
+        return Page.EntryBytes + (length >= TreeMark ? ReferenceCellBytes(length, key) : InlineCellBytes(key, length));
+    }
+
+    /// <summary>The bytes that a deleted key takes in a delta, including head and slot.</summary>
+    public static int DeletedEntryBytes(int keyLength) => Page.EntryBytes + InlineCellBytes(keyLength, 0);
 
     /// <summary>The most bytes that a leaf entry with a tree takes, including head and slot.</summary>
     public static int TreeEntryBytes(int suffixLength) => Page.EntryBytes + ReferenceCellBytes(TreeMark, suffixLength);
@@ -199,6 +234,14 @@ internal static unsafe class TreePage
         *(ushort*)(cell + 2) = (ushort)valueLength;
         CopyRest(suffix, cell + LeafCellHeader);
         return cell + LeafCellHeader + RestLength(suffix.Length);
+    }
+
+    /// <summary>Adds a deleted key to a delta.</summary>
+    public static void InsertDeleted(byte* delta, int index, ReadOnlySpan<byte> key)
+    {
+        var cell = Insert(delta, index, key, InlineCellBytes(key.Length, 0));
+        WriteInlineCell(cell, key, 0);
+        *(ushort*)(cell + 2) = DeletedMark;
     }
 
     /// <summary>Adds an entry whose value is in an overflow run.</summary>
@@ -304,7 +347,7 @@ internal static unsafe class TreePage
             + $"gap of {Page.Gap(target)} bytes.");
         Move(Page.Slots(target), slots, before * sizeof(ushort));
         Move(Page.Heads(source) + from, heads + before, (to - from) * sizeof(ulong));
-        var isLeaf = Page.Type(source) == PageType.Leaf;
+        var isLeaf = Page.Type(source) != PageType.Branch;
         for (var i = from; i < to; i++)
         {
             var cell = Page.Cell(source, i);
@@ -470,6 +513,19 @@ internal static unsafe class TreePage
                 to = middle;
         }
         return from;
+    }
+
+    /// <summary>Compares the keys of entries of two leaves with the same prefix.</summary>
+    public static int CompareSuffixes(byte* page, int index, byte* other, int otherIndex)
+    {
+        var (head, otherHead) = (Page.Heads(page)[index], Page.Heads(other)[otherIndex]);
+        if (head != otherHead)
+            return head.CompareTo(otherHead);
+        int length = SuffixLength(page, index), otherLength = SuffixLength(other, otherIndex);
+        if (length <= sizeof(ulong) || otherLength <= sizeof(ulong))
+            return length - otherLength;
+        return new ReadOnlySpan<byte>(Rest(page, index), length - sizeof(ulong))
+            .SequenceCompareTo(new ReadOnlySpan<byte>(Rest(other, otherIndex), otherLength - sizeof(ulong)));
     }
 
     /// <summary>Compares an entry with a suffix that has the same head: by the rest, or by length if either has no rest.</summary>

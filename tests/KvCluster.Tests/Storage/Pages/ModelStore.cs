@@ -11,7 +11,7 @@ namespace KvCluster.Tests.Storage.Pages;
 internal sealed class ModelStore : IDisposable
 {
     public static readonly TreeId[] Trees = [TreeId.Kv, TreeId.Expiry, TreeId.Sessions];
-    private const string Path = "data";
+    public const string Path = "data";
     private readonly List<ModelState> _sealed = [];
     private readonly List<(ReadSnapshot Snapshot, ModelState State)> _readers = [];
     private ModelState _published;
@@ -283,7 +283,7 @@ internal sealed class ModelStore : IDisposable
             var page = Store.Space.Locate(reference);
             Assert.True(
                 Page.Batch(page) > batchPlaced, $"The root of batch {root.Batch} reaches a page of batch {Page.Batch(page)} in memory, which is in the file.");
-            for (var i = 0; i < Page.Count(page) && Page.Type(page) is PageType.Branch or PageType.Leaf; i++)
+            for (var i = 0; i < Page.Count(page) && Page.Type(page) is PageType.Branch or PageType.Leaf or PageType.Delta; i++)
             {
                 var child = TreePage.Reference(page, i);
                 if (child is not null)
