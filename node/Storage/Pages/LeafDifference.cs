@@ -50,6 +50,11 @@ internal static unsafe class LeafDifference
         var isSamePrefix = Page.Prefix(leaf).SequenceEqual(Page.Prefix(whole));
         while ((at < count || other < otherCount) && sum.Fits)
         {
+            // Most are the same.
+            var same = isSamePrefix ? TreePage.CountSame(leaf, at, whole, other) : 0;
+            (at, other) = (at + same, other + same);
+            if (at == count && other == otherCount)
+                break;
             var order = at == count ? 1 : other == otherCount ? -1 : isSamePrefix
                 ? TreePage.CompareSuffixes(leaf, at, whole, other)
                 : CompareKeys(leaf, at, whole, other);

@@ -136,6 +136,30 @@ internal static unsafe class TreePage
         return new ReadOnlySpan<byte>(one + 4, bytes).SequenceEqual(new ReadOnlySpan<byte>(other + 4, bytes));
     }
 
+    /// <summary>
+    /// How many entries of two leaves with the same prefix, one after the other from these indexes on, have the same keys and inline values.
+    /// </summary>
+    public static int CountSame(byte* page, int index, byte* other, int otherIndex)
+    {
+        var most = Math.Min(Page.Count(page) - index, Page.Count(other) - otherIndex);
+        ulong* heads = Page.Heads(page) + index, otherHeads = Page.Heads(other) + otherIndex;
+        ushort* slots = Page.Slots(page) + index, otherSlots = Page.Slots(other) + otherIndex;
+        var same = 0;
+        while (same < most && heads[same] == otherHeads[same] && IsSameInlineCell(page + slots[same], other + otherSlots[same]))
+            same++;
+        return same;
+    }
+
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private static bool IsSameInlineCell(byte* one, byte* other)
+    {
+        var lengths = *(uint*)one;
+        if (lengths != *(uint*)other || lengths >> 16 >= TreeMark)
+            return false;
+        var bytes = RestLength((ushort)lengths) + (int)(lengths >> 16);
+        return new ReadOnlySpan<byte>(one + LeafCellHeader, bytes).SequenceEqual(new ReadOnlySpan<byte>(other + LeafCellHeader, bytes));
+    }
+
     /// <summary>The tree of a leaf's cell. It may be read while a checkpoint's end replaces the reference. The number of keys is not known here.</summary>
     public static TreeRoot CellTree(byte* cell) => new() { Link = PageLink.LoadWhole((PageLink*)(cell + LinkInCell)) };
 
@@ -196,12 +220,7 @@ internal static unsafe class TreePage
         : InlineCellBytes(suffixLength, valueLength));
 
     /// <summary>The bytes that a leaf's entry takes, including head and slot, in a page without a prefix.</summary>
-    public static int EntryBytesWithoutPrefix(byte* page, int index)
-    {
-        var length = *(ushort*)(Page.Cell(page, index) + 2);
-        var key = KeyLength(page, index);
-        return Page.EntryBytes + (length >= TreeMark ? ReferenceCellBytes(length, key) : InlineCellBytes(key, length));
-    }
+    public static int EntryBytesWithoutPrefix(byte* page, int index) => CopyBytes(Page.Cell(page, index), KeyLength(page, index));
 
     /// <summary>The bytes that a deleted key takes in a delta, including head and slot.</summary>
     public static int DeletedEntryBytes(int keyLength) => Page.EntryBytes + InlineCellBytes(keyLength, 0);
@@ -317,19 +336,43 @@ internal static unsafe class TreePage
         Span<byte> key = stackalloc byte[Page.KeyBytesMax];
         for (var i = from; i < to; i++)
         {
-            var index = Page.Count(target);
             var cell = Page.Cell(source, i);
             var own = key[..CopyKey(source, i, key)];
-            var length = *(ushort*)(cell + 2);
             if (Page.Type(source) == PageType.Branch)
-                InsertChild(target, index, own, *(SubtreeLink*)cell);
-            else if (length == OverflowMark)
-                InsertOverflow(target, index, own, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInCell));
-            else if (length == TreeMark)
-                InsertTree(target, index, own, *(PageLink*)(cell + LinkInCell), new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes));
+                InsertChild(target, Page.Count(target), own, *(SubtreeLink*)cell);
             else
-                new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length).CopyTo(InsertInline(target, index, own, length));
+                InsertCopy(target, Page.Count(target), own, cell);
         }
+    }
+
+    /// <summary>Adds an entry with a key and what a cell of another leaf has beside its key. The gap must be large enough.</summary>
+    public static void InsertCopy(byte* page, int index, ReadOnlySpan<byte> key, byte* cell)
+    {
+        var length = *(ushort*)(cell + 2);
+        if (length == OverflowMark)
+            InsertOverflow(page, index, key, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInCell));
+        else if (length == TreeMark)
+            InsertTree(page, index, key, *(PageLink*)(cell + LinkInCell), new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes));
+        else
+            InlineValue(cell, length).CopyTo(InsertInline(page, index, key, length));
+    }
+
+    /// <summary>The bytes that <see cref="InsertCopy"/> takes, including head and slot, for a key suffix of this length.</summary>
+    public static int CopyBytes(byte* cell, int suffixLength)
+    {
+        var length = *(ushort*)(cell + 2);
+        return Page.EntryBytes + (length >= TreeMark ? ReferenceCellBytes(length, suffixLength) : InlineCellBytes(suffixLength, length));
+    }
+
+    /// <summary>Overwrites the value of a leaf's entry by that of a cell of another leaf. False if not both are inline and of the same length.</summary>
+    public static bool TryReplaceInline(byte* page, int index, byte* cell)
+    {
+        var place = Page.Cell(page, index);
+        var length = *(ushort*)(cell + 2);
+        if (length >= DeletedMark || length != *(ushort*)(place + 2))
+            return false;
+        InlineValue(cell, length).CopyTo(new Span<byte>(place + LeafCellHeader + RestLength(*(ushort*)place), length));
+        return true;
     }
 
     /// <summary>The same for entries that stay as they are: heads are copied at once, and cells without a look at their keys.</summary>

@@ -188,6 +188,45 @@ public sealed unsafe class DeltaTests
         store.CheckEverywhere();
     }
 
+    /// <summary>A delta is folded by changing a copy of its base, so what is the same stays where it is.</summary>
+    [Fact]
+    public void Fold_OfValuesOfTheSameLength_LeavesCellsInTheirPlaces()
+    {
+        using var store = Checkpointed();
+        Put(store, step: 50);
+        var page = stackalloc byte[Page.Bytes];
+        foreach (var delta in DeltasOf(store))
+        {
+            var whole = store.Store.Space.ResolveBase((byte*)delta);
+            DeltaPage.Fold(page, (byte*)delta, whole);
+            Assert.True(new Span<ushort>(Page.Slots(page), Page.Count(page)).SequenceEqual(new Span<ushort>(Page.Slots(whole), Page.Count(whole))));
+        }
+    }
+
+    /// <summary>The leaves are full, so that a copy of the base has no room for the new values beside the old ones, and deleted keys make no room in it.</summary>
+    [Fact]
+    public void Fold_OfValuesOfOtherLengths_HasRoom()
+    {
+        using var store = Checkpointed();
+        for (var round = 0; round < 3; round++)
+        {
+            store.Batch(batch =>
+            {
+                for (var key = round; key < Keys; key += 20)
+                {
+                    batch.Delete(TreeId.Kv, KeyOf(key));
+                    batch.Put(TreeId.Kv, KeyOf(key + 1), new byte[101]);
+                }
+            });
+            store.Publish();
+            Assert.NotEmpty(DeltasOf(store));
+            store.CheckPublished();
+        }
+        store.Checkpoint();
+        store.CheckPublished();
+        store.CheckEverywhere();
+    }
+
     [Fact]
     public void Blocks_RentedAndReturned_DoNotOverlap() => Seeds.Run(3, random =>
     {
