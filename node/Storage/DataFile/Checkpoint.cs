@@ -14,6 +14,9 @@ namespace KvCluster.Storage.DataFile;
 /// </remarks>
 internal sealed unsafe class Checkpoint
 {
+    /// <summary>The checkpoint before it is given up if it alone has more pages than this part of those that this one reaches.</summary>
+    private const int OlderPartMax = 8;
+
     private readonly PageStore _store;
     private readonly FileGrowth _grow;
 
@@ -22,6 +25,7 @@ internal sealed unsafe class Checkpoint
     private readonly List<nint> _scratch = [];
     private RunWriter? _writer;
     private MetaPage? _metaStarted;
+    private bool _replacesOlder;
     private int _scratchWritten;
 
     internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left, ulong firstBatchToPlace)
@@ -69,6 +73,11 @@ internal sealed unsafe class Checkpoint
 
     /// <summary>The meta page it wrote.</summary>
     internal MetaPage? Meta { get; private set; }
+
+    /// <summary>
+    /// The same with the next revision, in the place of the meta page of the checkpoint before it, whose pages are free then. Null if that one stays.
+    /// </summary>
+    internal MetaPage? MetaAgain { get; private set; }
 
     /// <summary>The pages that it reaches. Computed on this executor, because a large file has many runs and the writer has no time for them.</summary>
     internal List<PageRun> UsedRuns { get; private set; } = [];
@@ -178,14 +187,24 @@ internal sealed unsafe class Checkpoint
             Trees = [.. Root.Trees.Select(Placed)],
         };
         (UsedRuns, PendingRuns) = (map.UsedRuns(), map.PendingRuns());
+        // Folding deltas leaves most leaves. Together with the next checkpoint there would be three times the data in the file.
+        _replacesOlder = Folded.Count > 0 && map.PendingPages > Math.Max(_store.Options.OlderBytesMax / Page.Bytes, map.UsedPages / OlderPartMax);
         _metaStarted = meta;
         WriteMeta(meta);
     }
 
     private void WriteMeta(MetaPage meta)
     {
-        _store.Meta.WriteDurable(meta);
+        // Where the second write finds the disk full, only that is repeated: the other meta page is the only one that counts then.
+        if (Meta is null)
+            _store.Meta.WriteDurable(meta);
         Meta = meta;
+        if (!_replacesOlder)
+            return;
+        var again = meta with { Revision = meta.Revision + 1 };
+        _store.Meta.WriteDurable(again);
+        _store.Free.FreePending();
+        MetaAgain = again;
     }
 
     /// <summary>The root of a tree with its location in the file.</summary>

@@ -106,29 +106,36 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
         }
         for (; pagesMax > 0 && finish.LeftBases < leftBases.Count; pagesMax--)
             LeaveBase(leftBases[finish.LeftBases++]);
-        while (pagesMax > 0 && finish.PendingRuns < _pending.Count)
-        {
-            var run = _pending[finish.PendingRuns];
-            var part = new PageRun(run.First + finish.PendingPages, Math.Min(run.Count - finish.PendingPages, pagesMax));
-            reclamation.RetireRun(part, finish.Epoch, _batchWithout, finish.Revision);
-            pagesMax -= (int)part.Count;
-            finish.PendingPages += part.Count;
-            if (finish.PendingPages == run.Count)
-                (finish.PendingRuns, finish.PendingPages) = (finish.PendingRuns + 1, 0);
-        }
+        RetireSome(_pending, finish.Epoch, _batchWithout, finish.Revision, ref pagesMax);
         return pagesMax > 0;
     }
 
-    /// <summary>The checkpoint in progress is finished, and everything refers to its pages in the file. Those in memory are retired.</summary>
-    /// <param name="epoch">Readers that start after this epoch do not reach them.</param>
+    /// <summary>Everything refers to the pages of the checkpoint in progress in the file.</summary>
+    /// <param name="epoch">Readers that start after this epoch do not reach its pages in memory, nor bases of deltas that it has folded.</param>
     /// <param name="batchLast">The last batch that was opened before.</param>
-    public void EndFinish(ulong epoch, ulong batchLast)
+    public void EndSwap(ulong epoch, ulong batchLast)
+    {
+        _batchWithout = Checkpoint!.Folded.Count == 0 ? Checkpoint.Root.Batch : batchLast + 1;
+        _finish = new FinishSteps(epoch, Checkpoint.Meta!.Revision);
+    }
+
+    /// <summary>
+    /// Retires what only the checkpoint before this one reached, about this many pages, if its meta page was overwritten as well. True when it is done.
+    /// </summary>
+    public bool RetireOlderStep(int pagesMax)
+    {
+        if (Checkpoint!.MetaAgain is not null)
+            RetireSome(Checkpoint.PendingRuns, _finish!.Epoch, _batchWithout, _finish.Revision, ref pagesMax);
+        return pagesMax > 0;
+    }
+
+    /// <summary>The checkpoint in progress is finished. Its pages in memory are retired.</summary>
+    public void EndFinish()
     {
         var finished = Checkpoint!;
-        reclamation.RetirePlaced(finished, epoch);
-        _pending = finished.PendingRuns;
+        reclamation.RetirePlaced(finished, _finish!.Epoch);
+        _pending = finished.MetaAgain is null ? finished.PendingRuns : [];
         _batchCheckpointed = finished.Root.Batch;
-        _batchWithout = finished.Folded.Count == 0 ? _batchCheckpointed : batchLast + 1;
         (Checkpoint, _finish) = (null, null);
     }
 
@@ -160,13 +167,28 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     private void LeaveBase(long number) =>
         _left.Add(new PageRun(_finish is null ? number : ReferenceSwap.PlaceOfBase(Checkpoint!.Folded, number), 1));
 
+    /// <summary>Retires runs that no meta page reaches, about this many pages. The parameters are as in <see cref="PageReclamation.RetireRun"/>.</summary>
+    private void RetireSome(List<PageRun> runs, ulong epoch, ulong left, ulong revision, ref int pagesMax)
+    {
+        for (var finish = _finish!; pagesMax > 0 && finish.Runs < runs.Count;)
+        {
+            var run = runs[finish.Runs];
+            var part = new PageRun(run.First + finish.PagesOfRun, Math.Min(run.Count - finish.PagesOfRun, pagesMax));
+            reclamation.RetireRun(part, epoch, left, revision);
+            pagesMax -= (int)part.Count;
+            finish.PagesOfRun += part.Count;
+            if (finish.PagesOfRun == run.Count)
+                (finish.Runs, finish.PagesOfRun) = (finish.Runs + 1, 0);
+        }
+    }
+
     private static void AddLeftSince(Checkpoint checkpoint, nint page, ulong batch)
     {
         Page.LeftBy((byte*)page) = batch;
         checkpoint.LeftSince.Add(page);
     }
 
-    /// <summary>How far the finish of the checkpoint is.</summary>
+    /// <summary>How far the finish of the checkpoint is: what comes until the end of the swap, or what follows.</summary>
     private sealed class FinishSteps(ulong epoch, ulong revision)
     {
         /// <summary>How many of the pages left since the freeze are done.</summary>
@@ -175,9 +197,9 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
         /// <summary>How many of the bases left since the freeze are done.</summary>
         public int LeftBases;
 
-        /// <summary>The pending runs that are retired, and pages of the next one.</summary>
-        public int PendingRuns;
-        public long PendingPages;
+        /// <summary>The runs that are retired, and pages of the next one.</summary>
+        public int Runs;
+        public long PagesOfRun;
 
         public ulong Epoch { get; } = epoch;
 

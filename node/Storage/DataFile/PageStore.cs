@@ -225,12 +225,16 @@ internal sealed class PageStore : IDisposable
             var swap = new ReferenceSwap(Space, checkpoint.Root.Batch, _batchNumber, checkpoint.Meta.Revision, checkpoint.Folded);
             _leaving.BeginFinish(Roots.BeginSwap(swap), Meta.Newest.Revision);
         }
-        var isDone = _batch.Swap!.Step(Roots.Unpublished, Options.StepPages) && _leaving.FinishStep(Options.StepPages);
+        if (_batch.Swap is { } running && running.Step(Roots.Unpublished, Options.StepPages) && _leaving.FinishStep(Options.StepPages))
+            _leaving.EndSwap(Roots.EndSwap(), _batchNumber);
+        var isDone = _batch.Swap is null && _leaving.RetireOlderStep(Options.StepPages);
         if (isDone)
         {
-            _leaving.EndFinish(Roots.EndSwap(), _batchNumber);
+            _leaving.EndFinish();
             Meta.Advance(checkpoint.Meta);
-            _pins.Advance(checkpoint.Meta, checkpoint.UsedRuns);
+            if (checkpoint.MetaAgain is { } again)
+                Meta.Advance(again);
+            _pins.Advance(Meta.Newest, checkpoint.UsedRuns);
             CheckpointCounts = checkpoint.Counts;
         }
         ReleaseRetired();

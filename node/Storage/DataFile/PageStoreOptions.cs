@@ -43,6 +43,12 @@ internal sealed record PageStoreOptions
     /// </summary>
     public int DeltaBytesMax { get; init; } = DeltaBytesMaxDefault;
 
+    /// <summary>
+    /// Bytes of the file that only the checkpoint before the newest may have if the newest has folded deltas, unless they are a small part of it. With more the
+    /// newest takes both meta pages, so that its successor finds them free and the file has two states of the data and not three. That costs a synced write.
+    /// </summary>
+    public long OlderBytesMax { get; init; } = 16 << 20;
+
     /// <summary>What stores have that say nothing else. Tests set it, to run over trees with deltas.</summary>
     internal static int DeltaBytesMaxDefault { get; set; }
 

@@ -159,7 +159,8 @@ internal sealed class ModelStore : IDisposable
         _checkpoint = null;
         foreach (var root in Store.Roots.Unpublished.Select(batch => batch.Root).Append(Store.Roots.Published))
             CheckPlaced(root, checkpoint.Root.Batch);
-        (_checkpointedBefore, _checkpointed) = (_checkpointed, state);
+        // A checkpoint that takes both meta pages leaves no state before it.
+        (_checkpointedBefore, _checkpointed) = (checkpoint.MetaAgain is null ? _checkpointed : state, state);
         Assert.Equal(CoverageOf(state.Etag), Store.Covered);
         Assert.Equal(_checkpointedBefore.Etag, Store.CoveredByOlderMeta.Etag);
         Store.Verify();

@@ -27,6 +27,7 @@ public sealed class PageStoreModelTests
         MapBytes = 1L << 30,
         StepPages = 1 << random.Next(12),
         DeltaBytesMax = 256 << random.Next(5),
+        OlderBytesMax = random.Next(2) * long.MaxValue,
         StaysWhole = () => random.Next(8) == 0,
     }, keysBefore: 1_500, changesMax: 12));
 

@@ -188,6 +188,34 @@ public sealed unsafe class DeltaTests
         store.CheckEverywhere();
     }
 
+    /// <summary>
+    /// Each checkpoint writes all leaves. Where it takes both meta pages, the pages of the one before it are free for the next, and a pin keeps them still.
+    /// </summary>
+    [Fact]
+    public void Checkpoints_OfAllLeaves_HaveTwoStatesInTheFile()
+    {
+        using var store = Checkpointed(_options with { OlderBytesMax = 0 });
+        for (var round = 0; round < 6; round++)
+        {
+            Put(store, step: 50);
+            store.Checkpoint();
+            Assert.Equal(store.Store.Covered, store.Store.CoveredByOlderMeta);
+        }
+        Assert.InRange(store.Store.Free.FilePages, 0, 2 * store.Store.Free.UsedPages * 11 / 10);
+        store.Reopen();
+        store.CheckPublished();
+        store.Store.Verify();
+        Put(store, step: 50);
+        using (store.Store.Pin())
+        {
+            store.Checkpoint();
+            Put(store, step: 60);
+            store.Checkpoint();
+            Assert.True(store.Store.PinnedBytes > 0);
+        }
+        store.CheckEverywhere();
+    }
+
     /// <summary>A delta is folded by changing a copy of its base, so what is the same stays where it is.</summary>
     [Fact]
     public void Fold_OfValuesOfTheSameLength_LeavesCellsInTheirPlaces()
@@ -199,7 +227,8 @@ public sealed unsafe class DeltaTests
         {
             var whole = store.Store.Space.ResolveBase((byte*)delta);
             DeltaPage.Fold(page, (byte*)delta, whole);
-            Assert.True(new Span<ushort>(Page.Slots(page), Page.Count(page)).SequenceEqual(new Span<ushort>(Page.Slots(whole), Page.Count(whole))));
+            var slots = new Span<ushort>(Page.Slots(whole), Page.Count(whole));
+            Assert.True(slots.SequenceEqual(new Span<ushort>(Page.Slots(page), Page.Count(page))));
         }
     }
 
@@ -262,9 +291,9 @@ public sealed unsafe class DeltaTests
         }
     });
 
-    private static ModelStore Checkpointed()
+    private static ModelStore Checkpointed(PageStoreOptions? options = null)
     {
-        var store = new ModelStore(_options);
+        var store = new ModelStore(options ?? _options);
         var random = new Random(1);
         store.Batch(batch =>
         {
