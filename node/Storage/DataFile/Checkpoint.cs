@@ -1,6 +1,7 @@
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Storage.DataFile;
 
@@ -17,6 +18,12 @@ internal sealed unsafe class Checkpoint
     /// <summary>The checkpoint before it is given up if it alone has more pages than this part of those that this one reaches.</summary>
     private const int OlderPartMax = 8;
 
+    /// <summary>A delta's places in the lists of pages, of folded deltas, and of what was left since.</summary>
+    private const int ListBytesPerDelta = 3 * sizeof(long);
+
+    /// <summary>Pages ahead of the one that is written whose bases the system is asked to read: as many as a fast disk reads at once.</summary>
+    private const int PagesAhead = 128;
+
     private readonly PageStore _store;
     private readonly FileGrowth _grow;
 
@@ -27,6 +34,8 @@ internal sealed unsafe class Checkpoint
     private MetaPage? _metaStarted;
     private bool _replacesOlder;
     private int _scratchWritten;
+    private int _scratchAsked;
+    private long _listBytes;
 
     internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left, ulong firstBatchToPlace)
     {
@@ -35,6 +44,7 @@ internal sealed unsafe class Checkpoint
         Root = root;
         Left = left;
         _firstBatchToPlace = firstBatchToPlace;
+        Folded = new FoldedDeltas(_scratch);
     }
 
     /// <summary>The last change in it.</summary>
@@ -52,15 +62,17 @@ internal sealed unsafe class Checkpoint
     internal PageList LeftSince { get; } = new();
 
     /// <summary>
-    /// Pages of the file that such batches have dropped the last delta from (<see cref="Trees.SealedBatch.DroppedBases"/>). Writer only.
+    /// Pages of the file that such batches have dropped the last delta from (<see cref="SealedBatch.DroppedBases"/>). Writer only.
     /// </summary>
     internal List<long> LeftBases { get; } = [];
 
     /// <summary>
-    /// The frozen root's deltas by the numbers of their bases, which this checkpoint does not reach: it folds both into new pages. Checkpoint executor; after
-    /// the write, the writer.
+    /// The frozen root's deltas, whose bases this checkpoint does not reach: it folds both into new pages. Checkpoint executor; after the write, the writer.
     /// </summary>
-    internal Dictionary<long, nint> Folded { get; } = [];
+    internal FoldedDeltas Folded { get; }
+
+    /// <summary>Bytes of memory that its lists take for the deltas. Any thread.</summary>
+    internal long ListBytes => Volatile.Read(ref _listBytes);
 
     /// <summary>Bytes of memory of the frozen root's pages, known when the first of them is written.</summary>
     internal long ScratchBytes { get; private set; }
@@ -136,6 +148,7 @@ internal sealed unsafe class Checkpoint
                     _writer.BeginWriteOut();
                     return false;
                 }
+                ReadBasesAhead();
                 var written = WritePage(_writer, (byte*)_scratch[_scratchWritten]);
                 bytes += written;
                 PageBytes += written;
@@ -160,8 +173,10 @@ internal sealed unsafe class Checkpoint
         long pages = 0;
         foreach (var tree in Root.Trees)
             Collect(tree.Link.Reference, ref pages);
+        Folded.Sort();
+        Volatile.Write(ref _listBytes, (long)Folded.Count * ListBytesPerDelta);
         _store.FileSpace.Prepare(_store.Free);
-        List<PageRun> left = Folded.Count == 0 ? Left : [.. Left, .. Folded.Keys.Select(static number => new PageRun(number, 1))];
+        List<PageRun> left = Folded.Count == 0 ? Left : [.. Left, .. Folded.Bases()];
         _store.Free.BeginNext(left, pages + 2, new PageBirth(_firstBatchToPlace, _store.Meta.Newest.Revision + 1));
         return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
     }
@@ -219,8 +234,6 @@ internal sealed unsafe class Checkpoint
         if (!reference.IsScratch)
             return;
         var page = _store.Space.Locate(reference);
-        if (reference.IsDelta)
-            Folded.Add(DeltaPage.Base(page).Reference.Number, (nint)page);
         for (var i = 0; TreePage.HasReferences(page) && i < Page.Count(page); i++)
         {
             if (TreePage.Reference(page, i) is var link && link != null)
@@ -228,7 +241,20 @@ internal sealed unsafe class Checkpoint
         }
         pages += ScratchPool.PagesOf(page);
         ScratchBytes += ScratchPool.BytesOf(page);
+        if (reference.IsDelta)
+            Folded.AddNext(page);
         _scratch.Add((nint)page);
+    }
+
+    /// <summary>Begins to read bases that are not in memory. One after the other, each would be waited for.</summary>
+    private void ReadBasesAhead()
+    {
+        for (; _scratchAsked < _scratch.Count && _scratchAsked < _scratchWritten + PagesAhead; _scratchAsked++)
+        {
+            var page = (byte*)_scratch[_scratchAsked];
+            if (Page.Type(page) == PageType.Delta)
+                _store.Space.TryBeginRead(DeltaPage.Base(page).Reference.Number, 1);
+        }
     }
 
     /// <summary>Writes a page or run and returns its bytes in the file.</summary>

@@ -165,7 +165,7 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
 
     /// <summary>Leaves a page of the file that was dropped as a base, or what has taken its place.</summary>
     private void LeaveBase(long number) =>
-        _left.Add(new PageRun(_finish is null ? number : ReferenceSwap.PlaceOfBase(Checkpoint!.Folded, number), 1));
+        _left.Add(new PageRun(_finish is null ? number : Checkpoint!.Folded.PlaceOf(number), 1));
 
     /// <summary>Retires runs that no meta page reaches, about this many pages. The parameters are as in <see cref="PageReclamation.RetireRun"/>.</summary>
     private void RetireSome(List<PageRun> runs, ulong epoch, ulong left, ulong revision, ref int pagesMax)

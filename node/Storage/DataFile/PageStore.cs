@@ -70,7 +70,10 @@ internal sealed class PageStore : IDisposable
     public long ChangedBytes => ScratchBytes - HeldScratchBytes;
 
     /// <summary>Bytes that the next checkpoint writes to the file at most: of a delta a page. Any thread; may be out of date.</summary>
-    public long ChangedFileBytes => ChangedBytes + _pool.BytesOfFolds;
+    public long ChangedFileBytes => ChangedBytes + _pool.BytesOfFolds - _reclamation.PlacedFolds;
+
+    /// <summary>Bytes of memory that the checkpoint in progress takes for lists of deltas, which are many and small. Writer.</summary>
+    public long CheckpointListBytes => _leaving.Checkpoint?.ListBytes ?? 0;
 
     /// <summary>Memory that the system has given for scratch pages, in use or not. Any thread.</summary>
     public long ScratchReservedBytes => _pool.ReservedBytes;

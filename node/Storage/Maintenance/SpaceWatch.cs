@@ -186,7 +186,7 @@ internal sealed class SpaceWatch : IDisposable
         (_changedBytes, _journalBytes) = (_pages.ChangedFileBytes, _journal.Bytes);
         // The journal's next segment may take that much, and so may the checkpoints of the node's other stores.
         _freeBytes = _context.Files.AvailableBytes(_directory);
-        var available = Math.Clamp(_freeBytes - _context.Options.SegmentBytesMax - _memory.OthersChangedBytes, 0, 1L << 60);
+        var available = Math.Clamp(_freeBytes - _context.Options.SegmentBytesMax - _memory.OthersFileBytes, 0, 1L << 60);
         // A checkpoint in progress has space for what it has written, perhaps of what was reusable before. It does not share the free map.
         var written = _checkpoints.BytesWritten;
         _reusableBytes = _checkpoints.IsRunning ? _reusableBytes : _pages.ReusableBytes;

@@ -20,8 +20,8 @@ namespace KvCluster.Storage.Trees;
 /// <param name="batchPlaced">The checkpoint has placed the pages of this batch and of earlier ones.</param>
 /// <param name="batchLast">The last batch before the swap.</param>
 /// <param name="revision">The checkpoint's revision, which differs from that of any other swap.</param>
-/// <param name="folded">The deltas that the checkpoint has folded, by the numbers of their bases.</param>
-internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, ulong batchLast, ulong revision, Dictionary<long, nint> folded)
+/// <param name="folded">The deltas that the checkpoint has folded.</param>
+internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, ulong batchLast, ulong revision, FoldedDeltas folded)
 {
     /// <summary>Marks a younger page as visited in place of its location, from which bit 0 distinguishes it.</summary>
     private readonly PageRef _visited = new((revision << 1) | 1);
@@ -33,9 +33,6 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
 
     /// <summary>The location in the file of a scratch page or run that was placed.</summary>
     public static PageRun PlaceOf(nint page) => new(Page.Placed((byte*)page).Number, ScratchPool.PagesOf((byte*)page));
-
-    /// <summary>The page into which a checkpoint has folded a delta on this one; this one itself if there was none.</summary>
-    public static long PlaceOfBase(Dictionary<long, nint> folded, long number) => folded.TryGetValue(number, out var delta) ? PlaceOf(delta).First : number;
 
     /// <summary>The root with references to the file. What it reaches is visited in the steps that follow. For each root, at the beginning.</summary>
     public StoreRoot Begin(StoreRoot root)
@@ -114,7 +111,7 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
             return false;
         countMax -= batch.DroppedBases.Count;
         for (var dropped = 0; dropped < batch.DroppedBases.Count; dropped++)
-            batch.DroppedBases[dropped] = PlaceOfBase(folded, batch.DroppedBases[dropped]);
+            batch.DroppedBases[dropped] = folded.PlaceOf(batch.DroppedBases[dropped]);
         _batchRetired = batch.Root.Batch;
         return true;
     }
@@ -125,8 +122,8 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
         if (Page.Placed(page) == _visited)
             return 0;
         Page.Placed(page) = _visited;
-        if (Page.Type(page) == PageType.Delta && folded.TryGetValue(DeltaPage.Base(page).Reference.Number, out var older))
-            DeltaPage.StoreBase(page, PageLink.ToPlaced((byte*)older));
+        if (Page.Type(page) == PageType.Delta && folded.TryFind(DeltaPage.Base(page).Reference.Number, out var older))
+            DeltaPage.StoreBase(page, PageLink.ToPlaced(older));
         if (!TreePage.HasReferences(page))
             return 0;
         for (var i = 0; i < Page.Count(page); i++)

@@ -2,6 +2,7 @@ using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
 using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Trees;
@@ -216,6 +217,78 @@ public sealed unsafe class DeltaTests
         store.CheckEverywhere();
     }
 
+    /// <summary>The system is asked early for each base, once. What the checkpoint remembers of the deltas counts as memory until it ends.</summary>
+    [Fact]
+    public void Checkpoint_OfDeltas_AsksForTheirBases()
+    {
+        using var store = Checkpointed();
+        Put(store, step: 50);
+        var bases = DeltasOf(store).ConvertAll(static delta => DeltaPage.Base((byte*)delta).Reference.Number);
+        var asked = new List<long>();
+        store.Disk.BeginsRead = (offset, _) =>
+        {
+            asked.Add(offset / Page.Bytes);
+            return true;
+        };
+        Assert.True(store.BeginCheckpoint());
+        store.WriteCheckpoint();
+        Assert.Equal(bases.Order(), asked.Order());
+        Assert.Equal(bases.Count * 3 * sizeof(long), store.Store.CheckpointListBytes);
+        store.FinishCheckpoint();
+        Assert.Equal(0, store.Store.CheckpointListBytes);
+    }
+
+    /// <summary>Deltas count as pages where space in the file is concerned, until a checkpoint has folded them.</summary>
+    [Fact]
+    public void ChangedFileBytes_OfDeltas_AreThoseOfPages()
+    {
+        using var store = Checkpointed(_options with { StepPages = 16 });
+        while (store.Store.ReleaseSome())
+        {
+        }
+        Assert.Equal(store.Store.ChangedBytes, store.Store.ChangedFileBytes);
+        Put(store, step: 50);
+        var deltas = DeltasOf(store).Count;
+        Assert.InRange(store.Store.ChangedFileBytes, deltas * Page.Bytes, (deltas + 4) * Page.Bytes);
+        store.Checkpoint();
+        // Their memory is returned in steps, so most are still there.
+        Assert.True(store.Store.PlacedBytes > 0);
+        Assert.InRange(store.Store.ChangedFileBytes, 0, 8 * Page.Bytes);
+        while (store.Store.ReleaseSome())
+        {
+        }
+        Assert.Equal(store.Store.ChangedBytes, store.Store.ChangedFileBytes);
+    }
+
+    [Fact]
+    public void FoldedDeltas_AreFoundByTheirBases() => Seeds.Run(3, random =>
+    {
+        using var pool = new ScratchPool(0);
+        var pages = new List<nint>();
+        var folded = new FoldedDeltas(pages);
+        long[] numbers = [.. Enumerable.Range(0, 1_000).Select(_ => (long)random.Next(2, 2_000)).Append(FreeMap.FilePagesMax - 1).Distinct()];
+        foreach (var number in numbers)
+        {
+            // Others are between them.
+            pages.Add(0);
+            var delta = pool.RentBlock(256);
+            DeltaPage.StoreBase(delta, new PageLink(PageRef.ToFile(number), uint.MaxValue));
+            folded.AddNext(delta);
+            pages.Add((nint)delta);
+        }
+        folded.Sort();
+        for (var number = 0L; number < 2_010; number++)
+        {
+            Assert.Equal(numbers.Contains(number), folded.TryFind(number, out var delta));
+            if (delta != null)
+                Assert.Equal(number, DeltaPage.Base(delta).Reference.Number);
+        }
+        Assert.True(folded.TryFind(FreeMap.FilePagesMax - 1, out _));
+        var bases = folded.Bases();
+        Assert.Equal(numbers.Order(), bases.SelectMany(static run => Enumerable.Range(0, (int)run.Count).Select(page => run.First + page)));
+        Assert.True(bases.Count < numbers.Length, "No neighbours are one run.");
+    });
+
     /// <summary>A delta is folded by changing a copy of its base, so what is the same stays where it is.</summary>
     [Fact]
     public void Fold_OfValuesOfTheSameLength_LeavesCellsInTheirPlaces()
@@ -232,7 +305,7 @@ public sealed unsafe class DeltaTests
         }
     }
 
-    /// <summary>The leaves are full, so that a copy of the base has no room for the new values beside the old ones, and deleted keys make no room in it.</summary>
+    /// <summary>The leaves are full, so a copy of the base has no room for the new values beside the old ones, and deleted keys make no room in it.</summary>
     [Fact]
     public void Fold_OfValuesOfOtherLengths_HasRoom()
     {
