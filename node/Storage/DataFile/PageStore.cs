@@ -20,6 +20,7 @@ internal sealed class PageStore : IDisposable
     private const long SparePagesMin = (4 << 20) / Page.Bytes;
 
     private readonly ScratchPool _pool;
+    private readonly LeafDeltas _deltas;
     private readonly WriteBatch _batch;
     private readonly CheckpointPins _pins;
     private readonly PageReclamation _reclamation;
@@ -36,7 +37,8 @@ internal sealed class PageStore : IDisposable
         _pins = new CheckpointPins(meta.Newest, Free.UsedRuns());
         _reclamation = new PageReclamation(readers, _pins, _pool, Free, options);
         _leaving = new LeavingPages(_reclamation, Free.PendingRuns());
-        _batch = new WriteBatch(Space, _pool, new LeafDeltas(Space, _pool, options.DeltaBytesMax, options.StaysWhole));
+        _deltas = new LeafDeltas(Space, _pool, options.DeltaBytesMax, options.StaysWhole);
+        _batch = new WriteBatch(Space, _pool, _deltas);
         var opened = new StoreRoot(meta.Newest.CheckpointPosition.Etag, meta.Newest.ShardTime, meta.Newest.WallTime, 0, meta.Newest.Trees);
         Roots = new PublishedRoots(Space, readers, _pool, _batch, _leaving, opened);
         FileSpace = new FileSpace(file, Space);
@@ -178,6 +180,7 @@ internal sealed class PageStore : IDisposable
     public WriteBatch Begin()
     {
         ReleaseRetired();
+        _deltas.BatchToFold = (_leaving.Checkpoint?.Root ?? Roots.Published).Batch;
         _batch.Open(Roots.Newest, ++_batchNumber, Roots.NextChanges());
         return _batch;
     }

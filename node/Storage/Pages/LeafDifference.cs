@@ -9,7 +9,8 @@ namespace KvCluster.Storage.Pages;
 /// <remarks>
 /// Also every key of the delta that the new one replaces, on the same base, is in it, with the value of the leaf or as a deleted key, although the base may say
 /// the same. A checkpoint that runs, or that begins before the new delta is published, folds the older one into a page, which becomes the new one's base: a
-/// key that had been put into the older one and was deleted since, and which the first base does not have, would be back.
+/// key that had been put into the older one and was deleted since, and which the first base does not have, would be back. Where no checkpoint can fold anything
+/// older than the delta that is replaced, keys of which that one says what the base says are left out.
 /// </remarks>
 internal static unsafe class LeafDifference
 {
@@ -22,9 +23,10 @@ internal static unsafe class LeafDifference
     /// <param name="whole">Its base.</param>
     /// <param name="link">The link to that.</param>
     /// <param name="before">The delta of the same base that it replaces; null if there is none.</param>
+    /// <param name="keepsAll">Whether a checkpoint may fold a delta that is older than that.</param>
     /// <param name="bytesMax">The most bytes.</param>
     [SkipLocalsInit]
-    public static byte* TryMake(ScratchPool pool, byte* leaf, byte* whole, PageLink link, byte* before, int bytesMax)
+    public static byte* TryMake(ScratchPool pool, byte* leaf, byte* whole, PageLink link, byte* before, bool keepsAll, int bytesMax)
     {
         var isPut = stackalloc bool[LeafFill.EntriesMax];
         new Span<bool>(isPut, Page.Count(leaf)).Clear();
@@ -32,7 +34,7 @@ internal static unsafe class LeafDifference
         var deletedBefore = stackalloc Deleted[OwnMax];
         var sum = new Sum(bytesMax);
         var count = Compare(leaf, whole, isPut, deleted, ref sum);
-        var countBefore = before == null || !sum.Fits ? 0 : AddKeysOf(before, leaf, whole, isPut, deletedBefore, ref sum);
+        var countBefore = before == null || !sum.Fits ? 0 : AddKeysOf(before, keepsAll, leaf, whole, isPut, deletedBefore, ref sum);
         if (!sum.Fits)
             return null;
         var bytes = ScratchPool.BlockBytesFor(sum.Bytes);
@@ -76,7 +78,7 @@ internal static unsafe class LeafDifference
 
     /// <summary>Adds the keys of another delta of the same base. Returns the number of those that neither the leaf nor the base has.</summary>
     [SkipLocalsInit]
-    private static int AddKeysOf(byte* before, byte* leaf, byte* whole, bool* isPut, Deleted* deleted, ref Sum sum)
+    private static int AddKeysOf(byte* before, bool keepsAll, byte* leaf, byte* whole, bool* isPut, Deleted* deleted, ref Sum sum)
     {
         var deletedCount = 0;
         Span<byte> buffer = stackalloc byte[Page.KeyBytesMax];
@@ -84,21 +86,27 @@ internal static unsafe class LeafDifference
         {
             var key = buffer[..TreePage.CopyKey(before, own, buffer)];
             var at = TreePage.LowerBound(leaf, key, out var isThere);
+            if (isThere && isPut[at])
+                continue;
+            var inBase = TreePage.LowerBound(whole, key, out var isInBase);
+            // What the base has and the leaf has not is among the deleted keys already. Otherwise both say the same.
+            if ((isInBase && !isThere) || (!keepsAll && SaysTheSame(Page.Cell(before, own), isInBase ? Page.Cell(whole, inBase) : null)))
+                continue;
             if (isThere)
             {
                 Put(leaf, at, isPut, ref sum);
                 continue;
             }
-            // What the base has and the leaf has not is among the deleted keys already.
-            TreePage.LowerBound(whole, key, out var isInBase);
-            if (isInBase)
-                continue;
             sum.Add(TreePage.DeletedEntryBytes(key.Length));
             if (sum.Fits)
                 deleted[deletedCount++] = new Deleted(at, before, own);
         }
         return deletedCount;
     }
+
+    /// <summary>Whether a delta's cell says of its key what the base says, whose cell is null if it does not have the key.</summary>
+    private static bool SaysTheSame(byte* own, byte* inBase) =>
+        inBase == null ? TreePage.IsDeleted(own) : !TreePage.IsDeleted(own) && TreePage.HaveSameValue(own, inBase);
 
     private static void Put(byte* leaf, int at, bool* isPut, ref Sum sum)
     {

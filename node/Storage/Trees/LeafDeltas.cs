@@ -20,6 +20,12 @@ internal sealed unsafe class LeafDeltas(PageSpace space, ScratchPool pool, int b
 {
     private readonly List<Copy> _copies = [];
 
+    /// <summary>
+    /// The batch of the oldest state that a checkpoint may fold: the one that it has frozen, or the published one, which the next may freeze. Set when a batch
+    /// begins.
+    /// </summary>
+    public ulong BatchToFold { get; set; }
+
     /// <summary>Whether leaves of named trees may become deltas.</summary>
     public bool AreMade => bytesMax > 0;
 
@@ -78,7 +84,10 @@ internal sealed unsafe class LeafDeltas(PageSpace space, ScratchPool pool, int b
         if (Page.Count(leaf) == 0 || tree->Link.Reference == PageRef.ToScratch(leaf) || staysWhole?.Invoke() == true)
             return null;
         var whole = space.Locate(copy.Base);
-        var delta = LeafDifference.TryMake(pool, leaf, whole, new PageLink(copy.Base, Page.Checksum(whole)), (byte*)copy.Before, bytesMax);
+        var before = (byte*)copy.Before;
+        // That state has the delta before if this is of its batch or an earlier one, and no older delta on the base.
+        var keepsAll = before != null && Page.Batch(before) > BatchToFold;
+        var delta = LeafDifference.TryMake(pool, leaf, whole, new PageLink(copy.Base, Page.Checksum(whole)), before, keepsAll, bytesMax);
         if (delta == null)
             return null;
         Span<byte> key = stackalloc byte[Page.KeyBytesMax];

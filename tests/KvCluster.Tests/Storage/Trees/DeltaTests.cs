@@ -77,6 +77,45 @@ public sealed unsafe class DeltaTests
         store.CheckEverywhere();
     }
 
+    /// <summary>
+    /// Keys of which a delta says what its base says go with the next one, unless a checkpoint folds an older one that says something else, or may freeze it
+    /// before the predecessor is published.
+    /// </summary>
+    [Theory]
+    [InlineData(false, false, 1)]
+    [InlineData(true, false, 3)]
+    [InlineData(false, true, 3)]
+    public void Key_WithItsOldValueAgain_IsLeftOutWhenNoOlderDeltaCanBeFolded(bool isFrozen, bool isUnpublished, int expected)
+    {
+        using var store = Checkpointed();
+        var before = store.Published[TreeId.Kv][KeyOf(77)];
+        byte[] added = [.. KeyOf(77), 1];
+        store.Batch(batch =>
+        {
+            batch.Put(TreeId.Kv, KeyOf(77), [1]);
+            batch.Put(TreeId.Kv, added, [2]);
+        });
+        store.Publish();
+        if (isFrozen)
+            Assert.True(store.BeginCheckpoint());
+        store.Batch(batch =>
+        {
+            batch.Put(TreeId.Kv, KeyOf(77), before);
+            batch.Delete(TreeId.Kv, added);
+        });
+        if (!isUnpublished)
+            store.Publish();
+        store.Batch(batch => batch.Put(TreeId.Kv, KeyOf(78), [3]));
+        if (isUnpublished)
+            Assert.True(store.BeginCheckpoint());
+        store.Publish();
+        Assert.Equal(expected, Page.Count((byte*)Assert.Single(DeltasOf(store))));
+        Assert.True(store.IsCheckpointing || store.BeginCheckpoint());
+        store.EndCheckpoint();
+        store.CheckPublished();
+        store.CheckEverywhere();
+    }
+
     /// <summary>A cursor of a root that was made between the freeze and the swap stands in the base of a delta, whose page must not be used again.</summary>
     [Fact]
     public void Cursor_InABaseThatIsReplacedAndFreed_ReadsOn()
