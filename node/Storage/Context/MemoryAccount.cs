@@ -72,6 +72,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
     private readonly GrowthPace _pace = new(budget / 2, budget - (budget / 4), TimeSpan.FromSeconds(1), time);
     private int _held;
     private long _heldTicks;
+    private long _foldBytes;
     private long _askedCount;
     private long _lookAgainAt;
 
@@ -204,6 +205,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
         private readonly long[] _used = new long[account._used.Length];
         private GrowthPace.Turn _turn;
         private long _gain;
+        private long _foldBytes;
         private bool _isHeld;
         private bool _hasLeft;
 
@@ -231,6 +233,18 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
 
         /// <summary>What the other stores use.</summary>
         public long OthersUse(MemoryUse use) => Math.Max(0, account.UsedFor(use) - _used[(int)use]);
+
+        /// <summary>Sets by how many bytes what the next checkpoint writes is more than the changed pages take: deltas become pages.</summary>
+        public void SetFolds(long bytes)
+        {
+            if (_hasLeft)
+                return;
+            Interlocked.Add(ref account._foldBytes, bytes - _foldBytes);
+            _foldBytes = bytes;
+        }
+
+        /// <summary>Bytes that the other stores' next checkpoints write.</summary>
+        public long OthersFileBytes => OthersUse(MemoryUse.ChangedPages) + Math.Max(0, Interlocked.Read(ref account._foldBytes) - _foldBytes);
 
         /// <summary>Sets what a checkpoint, and dropping what is only cached, would return, and has stores asked if memory is short.</summary>
         public void SetGain(long bytes)
@@ -294,6 +308,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
                 return;
             foreach (var use in Enum.GetValues<MemoryUse>())
                 Set(use, 0);
+            SetFolds(0);
             _hasLeft = true;
             Hold(TimeSpan.Zero);
             account.Leave(this);

@@ -1,6 +1,7 @@
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Storage.DataFile;
 
@@ -14,6 +15,15 @@ namespace KvCluster.Storage.DataFile;
 /// </remarks>
 internal sealed unsafe class Checkpoint
 {
+    /// <summary>The checkpoint before it is given up if it alone has more pages than this part of those that this one reaches.</summary>
+    private const int OlderPartMax = 8;
+
+    /// <summary>A delta's places in the lists of pages, of folded deltas, and of what was left since.</summary>
+    private const int ListBytesPerDelta = 3 * sizeof(long);
+
+    /// <summary>Pages ahead of the one that is written whose bases the system is asked to read: as many as a fast disk reads at once.</summary>
+    private const int PagesAhead = 128;
+
     private readonly PageStore _store;
     private readonly FileGrowth _grow;
 
@@ -22,7 +32,10 @@ internal sealed unsafe class Checkpoint
     private readonly List<nint> _scratch = [];
     private RunWriter? _writer;
     private MetaPage? _metaStarted;
+    private bool _replacesOlder;
     private int _scratchWritten;
+    private int _scratchAsked;
+    private long _listBytes;
 
     internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left, ulong firstBatchToPlace)
     {
@@ -31,6 +44,7 @@ internal sealed unsafe class Checkpoint
         Root = root;
         Left = left;
         _firstBatchToPlace = firstBatchToPlace;
+        Folded = new FoldedDeltas(_scratch);
     }
 
     /// <summary>The last change in it.</summary>
@@ -47,6 +61,22 @@ internal sealed unsafe class Checkpoint
     /// </summary>
     internal PageList LeftSince { get; } = new();
 
+    /// <summary>
+    /// Pages of the file that such batches have dropped the last delta from (<see cref="SealedBatch.DroppedBases"/>). Writer only.
+    /// </summary>
+    internal List<long> LeftBases { get; } = [];
+
+    /// <summary>
+    /// The frozen root's deltas, whose bases this checkpoint does not reach: it folds both into new pages. Checkpoint executor; after the write, the writer.
+    /// </summary>
+    internal FoldedDeltas Folded { get; }
+
+    /// <summary>Bytes of memory that its lists take for the deltas. Any thread.</summary>
+    internal long ListBytes => Volatile.Read(ref _listBytes);
+
+    /// <summary>Bytes of memory of the frozen root's pages, known when the first of them is written.</summary>
+    internal long ScratchBytes { get; private set; }
+
     /// <summary>What the checkpoint covers.</summary>
     internal CheckpointPosition CheckpointPosition { get; private set; }
 
@@ -55,6 +85,11 @@ internal sealed unsafe class Checkpoint
 
     /// <summary>The meta page it wrote.</summary>
     internal MetaPage? Meta { get; private set; }
+
+    /// <summary>
+    /// The same with the next revision, in the place of the meta page of the checkpoint before it, whose pages are free then. Null if that one stays.
+    /// </summary>
+    internal MetaPage? MetaAgain { get; private set; }
 
     /// <summary>The pages that it reaches. Computed on this executor, because a large file has many runs and the writer has no time for them.</summary>
     internal List<PageRun> UsedRuns { get; private set; } = [];
@@ -113,6 +148,7 @@ internal sealed unsafe class Checkpoint
                     _writer.BeginWriteOut();
                     return false;
                 }
+                ReadBasesAhead();
                 var written = WritePage(_writer, (byte*)_scratch[_scratchWritten]);
                 bytes += written;
                 PageBytes += written;
@@ -137,8 +173,11 @@ internal sealed unsafe class Checkpoint
         long pages = 0;
         foreach (var tree in Root.Trees)
             Collect(tree.Link.Reference, ref pages);
+        Folded.Sort();
+        Volatile.Write(ref _listBytes, (long)Folded.Count * ListBytesPerDelta);
         _store.FileSpace.Prepare(_store.Free);
-        _store.Free.BeginNext(Left, pages + 2, new PageBirth(_firstBatchToPlace, _store.Meta.Newest.Revision + 1));
+        List<PageRun> left = Folded.Count == 0 ? Left : [.. Left, .. Folded.Bases()];
+        _store.Free.BeginNext(left, pages + 2, new PageBirth(_firstBatchToPlace, _store.Meta.Newest.Revision + 1));
         return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
     }
 
@@ -163,14 +202,24 @@ internal sealed unsafe class Checkpoint
             Trees = [.. Root.Trees.Select(Placed)],
         };
         (UsedRuns, PendingRuns) = (map.UsedRuns(), map.PendingRuns());
+        // Folding deltas leaves most leaves. Together with the next checkpoint there would be three times the data in the file.
+        _replacesOlder = Folded.Count > 0 && map.PendingPages > Math.Max(_store.Options.OlderBytesMax / Page.Bytes, map.UsedPages / OlderPartMax);
         _metaStarted = meta;
         WriteMeta(meta);
     }
 
     private void WriteMeta(MetaPage meta)
     {
-        _store.Meta.WriteDurable(meta);
+        // Where the second write finds the disk full, only that is repeated: the other meta page is the only one that counts then.
+        if (Meta is null)
+            _store.Meta.WriteDurable(meta);
         Meta = meta;
+        if (!_replacesOlder)
+            return;
+        var again = meta with { Revision = meta.Revision + 1 };
+        _store.Meta.WriteDurable(again);
+        _store.Free.FreePending();
+        MetaAgain = again;
     }
 
     /// <summary>The root of a tree with its location in the file.</summary>
@@ -191,7 +240,21 @@ internal sealed unsafe class Checkpoint
                 Collect(link->Reference, ref pages);
         }
         pages += ScratchPool.PagesOf(page);
+        ScratchBytes += ScratchPool.BytesOf(page);
+        if (reference.IsDelta)
+            Folded.AddNext(page);
         _scratch.Add((nint)page);
+    }
+
+    /// <summary>Begins to read bases that are not in memory. One after the other, each would be waited for.</summary>
+    private void ReadBasesAhead()
+    {
+        for (; _scratchAsked < _scratch.Count && _scratchAsked < _scratchWritten + PagesAhead; _scratchAsked++)
+        {
+            var page = (byte*)_scratch[_scratchAsked];
+            if (Page.Type(page) == PageType.Delta)
+                _store.Space.TryBeginRead(DeltaPage.Base(page).Reference.Number, 1);
+        }
     }
 
     /// <summary>Writes a page or run and returns its bytes in the file.</summary>
@@ -201,7 +264,11 @@ internal sealed unsafe class Checkpoint
             return WriteRun(writer, page);
         var number = _store.Free.Take(1, _grow);
         var image = writer.Next(number);
-        Buffer.MemoryCopy(page, image, Page.Bytes, Page.Bytes);
+        if (Page.Type(page) == PageType.Delta)
+            // The base is read by a call, because a sector that has become bad is damage of this replica and no failed write.
+            DeltaPage.Fold(image, page, _store.Space.ResolveBaseAgain(page));
+        else
+            Buffer.MemoryCopy(page, image, Page.Bytes, Page.Bytes);
         PlaceChildren(image);
         Page.Summary(page) = SubtreeSummary.Of(image);
         Complete(image, number);

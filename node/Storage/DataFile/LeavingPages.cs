@@ -12,6 +12,11 @@ namespace KvCluster.Storage.DataFile;
 /// pending in the next checkpoint's map; free in the map after that, once the finish of its checkpoint has overwritten the last meta page that reached it;
 /// reusable when no pin of a checkpoint that reached it is open, and no reader has a root from its lifetime. A scratch page that the checkpoint in progress
 /// is writing stays until its finish, and then leaves its place in the file instead. Other scratch pages are needed by readers only.
+/// <para>
+/// The base of a delta is in use as long as the published state has a delta on it. A checkpoint that folds the delta calls the base pending, and the page
+/// that it wrote takes the base's place, also where batches have dropped the base since the freeze. Readers of roots up to the end of the swap may have the
+/// base.
+/// </para>
 /// </remarks>
 /// <param name="reclamation">Gets what no checkpoint needs.</param>
 /// <param name="pending">Pages that the newest checkpoint's map calls pending.</param>
@@ -29,10 +34,14 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     private List<PageRun> _pending = pending;
 
     /// <summary>
-    /// The batch of the last checkpoint that was finished. No batch up to it reaches what later checkpoints place, and no batch from it on reaches pending
-    /// pages. 0: the state at the open.
+    /// The batch of the last checkpoint that was finished. No batch up to it reaches what later checkpoints place. 0: the state at the open.
     /// </summary>
     private ulong _batchCheckpointed;
+
+    /// <summary>
+    /// No batch from this one on reaches pending pages: that of the last checkpoint, or, if it has folded deltas, the one after the last before its end.
+    /// </summary>
+    private ulong _batchWithout;
 
     /// <summary>Whether the checkpoint in progress is being finished.</summary>
     public bool IsFinishing => _finish is not null;
@@ -41,7 +50,8 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     public Checkpoint? Checkpoint { get; private set; }
 
     /// <summary>All runs of the file that are retired and not free in the newest checkpoint's map.</summary>
-    public IEnumerable<List<PageRun>> Runs => Checkpoint is null ? [_left, _pending] : [_left, _pending, Checkpoint.Left];
+    public IEnumerable<List<PageRun>> Runs =>
+        Checkpoint is null ? [_left, _pending] : [_left, _pending, Checkpoint.Left, [.. Checkpoint.LeftBases.Select(static number => new PageRun(number, 1))]];
 
     /// <summary>Takes what a batch has retired that was published in this epoch.</summary>
     public void Add(SealedBatch batch, ulong epoch)
@@ -52,10 +62,17 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
                 reclamation.RetireScratch(page, epoch, batch.Root.Batch);
             else if (_finish is null)
                 AddLeftSince(Checkpoint, page, batch.Root.Batch);
-            else
+            else if (Page.Type((byte*)page) != PageType.Delta)
                 _left.Add(ReferenceSwap.PlaceOf(page));
         }
         _left.AddRange(batch.RetiredFilePages);
+        foreach (var number in batch.DroppedBases)
+        {
+            if (Checkpoint is not null && _finish is null)
+                Checkpoint.LeftBases.Add(number);
+            else
+                LeaveBase(number);
+        }
     }
 
     /// <summary>Freezes a root for a checkpoint, which takes what was left until now.</summary>
@@ -79,29 +96,45 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     /// </summary>
     public bool FinishStep(int pagesMax)
     {
-        var (finish, leftSince) = (_finish!, Checkpoint!.LeftSince);
+        var (finish, leftSince, leftBases) = (_finish!, Checkpoint!.LeftSince, Checkpoint.LeftBases);
         for (; pagesMax > 0 && finish.LeftSince < leftSince.Count; pagesMax--)
-            _left.Add(ReferenceSwap.PlaceOf(leftSince[finish.LeftSince++]));
-        while (pagesMax > 0 && finish.PendingRuns < _pending.Count)
         {
-            var run = _pending[finish.PendingRuns];
-            var part = new PageRun(run.First + finish.PendingPages, Math.Min(run.Count - finish.PendingPages, pagesMax));
-            reclamation.RetireRun(part, finish.Epoch, _batchCheckpointed, finish.Revision);
-            pagesMax -= (int)part.Count;
-            finish.PendingPages += part.Count;
-            if (finish.PendingPages == run.Count)
-                (finish.PendingRuns, finish.PendingPages) = (finish.PendingRuns + 1, 0);
+            // The place of a delta is the base of a younger one, or among the bases that were left.
+            var page = leftSince[finish.LeftSince++];
+            if (Page.Type((byte*)page) != PageType.Delta)
+                _left.Add(ReferenceSwap.PlaceOf(page));
         }
+        for (; pagesMax > 0 && finish.LeftBases < leftBases.Count; pagesMax--)
+            LeaveBase(leftBases[finish.LeftBases++]);
+        RetireSome(_pending, finish.Epoch, _batchWithout, finish.Revision, ref pagesMax);
         return pagesMax > 0;
     }
 
-    /// <summary>The checkpoint in progress is finished, and everything refers to its pages in the file. Those in memory are retired.</summary>
-    /// <param name="epoch">Readers that start after this epoch do not reach them.</param>
-    public void EndFinish(ulong epoch)
+    /// <summary>Everything refers to the pages of the checkpoint in progress in the file.</summary>
+    /// <param name="epoch">Readers that start after this epoch do not reach its pages in memory, nor bases of deltas that it has folded.</param>
+    /// <param name="batchLast">The last batch that was opened before.</param>
+    public void EndSwap(ulong epoch, ulong batchLast)
+    {
+        _batchWithout = Checkpoint!.Folded.Count == 0 ? Checkpoint.Root.Batch : batchLast + 1;
+        _finish = new FinishSteps(epoch, Checkpoint.Meta!.Revision);
+    }
+
+    /// <summary>
+    /// Retires what only the checkpoint before this one reached, about this many pages, if its meta page was overwritten as well. True when it is done.
+    /// </summary>
+    public bool RetireOlderStep(int pagesMax)
+    {
+        if (Checkpoint!.MetaAgain is not null)
+            RetireSome(Checkpoint.PendingRuns, _finish!.Epoch, _batchWithout, _finish.Revision, ref pagesMax);
+        return pagesMax > 0;
+    }
+
+    /// <summary>The checkpoint in progress is finished. Its pages in memory are retired.</summary>
+    public void EndFinish()
     {
         var finished = Checkpoint!;
-        reclamation.RetirePlaced(finished, epoch);
-        _pending = finished.PendingRuns;
+        reclamation.RetirePlaced(finished, _finish!.Epoch);
+        _pending = finished.MetaAgain is null ? finished.PendingRuns : [];
         _batchCheckpointed = finished.Root.Batch;
         (Checkpoint, _finish) = (null, null);
     }
@@ -125,7 +158,28 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
         abandoned.Left.AddRange(_left);
         _left = abandoned.Left;
         (Checkpoint, _abandoned) = (null, 0);
+        // What it would have folded is in use, but for these.
+        abandoned.LeftBases.ForEach(LeaveBase);
         return true;
+    }
+
+    /// <summary>Leaves a page of the file that was dropped as a base, or what has taken its place.</summary>
+    private void LeaveBase(long number) =>
+        _left.Add(new PageRun(_finish is null ? number : Checkpoint!.Folded.PlaceOf(number), 1));
+
+    /// <summary>Retires runs that no meta page reaches, about this many pages. The parameters are as in <see cref="PageReclamation.RetireRun"/>.</summary>
+    private void RetireSome(List<PageRun> runs, ulong epoch, ulong left, ulong revision, ref int pagesMax)
+    {
+        for (var finish = _finish!; pagesMax > 0 && finish.Runs < runs.Count;)
+        {
+            var run = runs[finish.Runs];
+            var part = new PageRun(run.First + finish.PagesOfRun, Math.Min(run.Count - finish.PagesOfRun, pagesMax));
+            reclamation.RetireRun(part, epoch, left, revision);
+            pagesMax -= (int)part.Count;
+            finish.PagesOfRun += part.Count;
+            if (finish.PagesOfRun == run.Count)
+                (finish.Runs, finish.PagesOfRun) = (finish.Runs + 1, 0);
+        }
     }
 
     private static void AddLeftSince(Checkpoint checkpoint, nint page, ulong batch)
@@ -134,15 +188,18 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
         checkpoint.LeftSince.Add(page);
     }
 
-    /// <summary>How far the finish of the checkpoint is.</summary>
+    /// <summary>How far the finish of the checkpoint is: what comes until the end of the swap, or what follows.</summary>
     private sealed class FinishSteps(ulong epoch, ulong revision)
     {
         /// <summary>How many of the pages left since the freeze are done.</summary>
         public int LeftSince;
 
-        /// <summary>The pending runs that are retired, and pages of the next one.</summary>
-        public int PendingRuns;
-        public long PendingPages;
+        /// <summary>How many of the bases left since the freeze are done.</summary>
+        public int LeftBases;
+
+        /// <summary>The runs that are retired, and pages of the next one.</summary>
+        public int Runs;
+        public long PagesOfRun;
 
         public ulong Epoch { get; } = epoch;
 

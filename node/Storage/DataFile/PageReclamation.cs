@@ -26,6 +26,7 @@ internal sealed unsafe class PageReclamation
     /// <summary>Pages of the first placed checkpoint that are retired already.</summary>
     private int _placedRetired;
     private long _placedBytes;
+    private long _placedFolds;
     private long _fileBytes;
 
     /// <param name="readers">The readers of the store.</param>
@@ -64,6 +65,9 @@ internal sealed unsafe class PageReclamation
     /// <summary>Bytes of scratch memory that a finished checkpoint has placed in the file and that wait to be returned. Any thread.</summary>
     public long PlacedBytes => Volatile.Read(ref _placedBytes);
 
+    /// <summary>By how many bytes their pages in the file are more, because deltas were folded into them. Any thread.</summary>
+    public long PlacedFolds => Volatile.Read(ref _placedFolds);
+
     /// <summary>The runs of the file that are retired and not reusable yet.</summary>
     public IEnumerable<PageRun> Runs => _runs.All.Concat(_pinned.All).Select(retired => retired.Run);
 
@@ -76,7 +80,8 @@ internal sealed unsafe class PageReclamation
     public void RetirePlaced(Checkpoint checkpoint, ulong epoch)
     {
         _placed.Enqueue((checkpoint, epoch));
-        Volatile.Write(ref _placedBytes, _placedBytes + checkpoint.PageBytes);
+        Volatile.Write(ref _placedBytes, _placedBytes + checkpoint.ScratchBytes);
+        Volatile.Write(ref _placedFolds, _placedFolds + checkpoint.PageBytes - checkpoint.ScratchBytes);
     }
 
     /// <summary>
@@ -145,6 +150,7 @@ internal sealed unsafe class PageReclamation
             _scratch.Add(retired);
             pages += retired.Work;
             Volatile.Write(ref _placedBytes, _placedBytes - retired.Bytes);
+            Volatile.Write(ref _placedFolds, _placedFolds - ((long)retired.Work * Page.Bytes) + retired.Bytes);
         }
     }
 

@@ -20,6 +20,7 @@ internal sealed class PageStore : IDisposable
     private const long SparePagesMin = (4 << 20) / Page.Bytes;
 
     private readonly ScratchPool _pool;
+    private readonly LeafDeltas _deltas;
     private readonly WriteBatch _batch;
     private readonly CheckpointPins _pins;
     private readonly PageReclamation _reclamation;
@@ -36,7 +37,8 @@ internal sealed class PageStore : IDisposable
         _pins = new CheckpointPins(meta.Newest, Free.UsedRuns());
         _reclamation = new PageReclamation(readers, _pins, _pool, Free, options);
         _leaving = new LeavingPages(_reclamation, Free.PendingRuns());
-        _batch = new WriteBatch(Space, _pool);
+        _deltas = new LeafDeltas(Space, _pool, options.DeltaBytesMax, options.StaysWhole);
+        _batch = new WriteBatch(Space, _pool, _deltas);
         var opened = new StoreRoot(meta.Newest.CheckpointPosition.Etag, meta.Newest.ShardTime, meta.Newest.WallTime, 0, meta.Newest.Trees);
         Roots = new PublishedRoots(Space, readers, _pool, _batch, _leaving, opened);
         FileSpace = new FileSpace(file, Space);
@@ -68,6 +70,12 @@ internal sealed class PageStore : IDisposable
 
     /// <summary>Bytes of changed pages, which the next checkpoint writes. Any thread; may be out of date.</summary>
     public long ChangedBytes => ScratchBytes - HeldScratchBytes;
+
+    /// <summary>Bytes that the next checkpoint writes to the file at most: of a delta a page. Any thread; may be out of date.</summary>
+    public long ChangedFileBytes => ChangedBytes + _pool.BytesOfFolds - _reclamation.PlacedFolds;
+
+    /// <summary>Bytes of memory that the checkpoint in progress takes for lists of deltas, which are many and small. Writer.</summary>
+    public long CheckpointListBytes => _leaving.Checkpoint?.ListBytes ?? 0;
 
     /// <summary>Memory that the system has given for scratch pages, in use or not. Any thread.</summary>
     public long ScratchReservedBytes => _pool.ReservedBytes;
@@ -172,6 +180,7 @@ internal sealed class PageStore : IDisposable
     public WriteBatch Begin()
     {
         ReleaseRetired();
+        _deltas.BatchToFold = (_leaving.Checkpoint?.Root ?? Roots.Published).Batch;
         _batch.Open(Roots.Newest, ++_batchNumber, Roots.NextChanges());
         return _batch;
     }
@@ -219,15 +228,19 @@ internal sealed class PageStore : IDisposable
         {
             // The map belongs to the writer again.
             Free.Keep();
-            _leaving.BeginFinish(
-                Roots.BeginSwap(new ReferenceSwap(Space, checkpoint.Root.Batch, _batchNumber, checkpoint.Meta.Revision)), Meta.Newest.Revision);
+            var swap = new ReferenceSwap(Space, checkpoint.Root.Batch, _batchNumber, checkpoint.Meta.Revision, checkpoint.Folded);
+            _leaving.BeginFinish(Roots.BeginSwap(swap), Meta.Newest.Revision);
         }
-        var isDone = _batch.Swap!.Step(Roots.Unpublished, Options.StepPages) && _leaving.FinishStep(Options.StepPages);
+        if (_batch.Swap is { } running && running.Step(Roots.Unpublished, Options.StepPages) && _leaving.FinishStep(Options.StepPages))
+            _leaving.EndSwap(Roots.EndSwap(), _batchNumber);
+        var isDone = _batch.Swap is null && _leaving.RetireOlderStep(Options.StepPages);
         if (isDone)
         {
-            _leaving.EndFinish(Roots.EndSwap());
+            _leaving.EndFinish();
             Meta.Advance(checkpoint.Meta);
-            _pins.Advance(checkpoint.Meta, checkpoint.UsedRuns);
+            if (checkpoint.MetaAgain is { } again)
+                Meta.Advance(again);
+            _pins.Advance(Meta.Newest, checkpoint.UsedRuns);
             CheckpointCounts = checkpoint.Counts;
         }
         ReleaseRetired();

@@ -38,6 +38,27 @@ internal sealed record PageStoreOptions
     public bool Direct { get; init; }
 
     /// <summary>
+    /// Bytes of memory that a changed leaf of the file takes at most as a delta of it (<see cref="Pages.DeltaPage"/>), up to
+    /// <see cref="Pages.ScratchPool.BlockBytesMax"/>; 0: changed leaves are held whole. Off by default.
+    /// </summary>
+    public int DeltaBytesMax { get; init; } = DeltaBytesMaxDefault;
+
+    /// <summary>
+    /// Bytes of the file that only the checkpoint before the newest may have if the newest has folded deltas, unless they are a small part of it. With more the
+    /// newest takes both meta pages, so that its successor finds them free and the file has two states of the data and not three. That costs a synced write.
+    /// </summary>
+    public long OlderBytesMax { get; init; } = 16 << 20;
+
+    /// <summary>What stores have that say nothing else. Tests set it, to run over trees with deltas.</summary>
+    internal static int DeltaBytesMaxDefault { get; set; }
+
+    /// <summary>Tests: whether a leaf stays whole at the end of a batch although its delta would be small. Null: no leaf does.</summary>
+    internal Func<bool>? StaysWhole { get; init; } = StaysWholeDefault;
+
+    /// <summary>See <see cref="DeltaBytesMaxDefault"/>.</summary>
+    internal static Func<bool>? StaysWholeDefault { get; set; }
+
+    /// <summary>
     /// Size of one write of a checkpoint in bytes: that of a huge page, which the kernel then maps as a whole; small enough to let journal writes in
     /// between.
     /// </summary>

@@ -153,7 +153,7 @@ internal readonly record struct RetiredScratch(ulong Epoch, nint Page, ulong Lef
     private readonly ulong _born = BatchOf(Page);
 
     /// <inheritdoc/>
-    public long Bytes => (long)Work * Pages.Page.Bytes;
+    public unsafe long Bytes => ScratchPool.BytesOf((byte*)Page);
 
     /// <inheritdoc/>
     public unsafe int Work => ScratchPool.PagesOf((byte*)Page);

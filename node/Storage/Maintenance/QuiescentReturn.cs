@@ -67,7 +67,8 @@ internal sealed class QuiescentReturn : IDisposable
     /// Whether the disk has space for two checkpoints. On a disk that is nearly full the space is better kept for the next one, without which nothing is freed:
     /// others may take what is given back.
     /// </summary>
-    private bool HasMuchRoom() => _context.Files.AvailableBytes(_directory) >= 2 * _context.ChangedBytesForCheckpoint;
+    private bool HasMuchRoom() =>
+        _context.Files.AvailableBytes(_directory) >= 2 * Math.Max(_context.ChangedBytesForCheckpoint, _pages.ChangedFileBytes);
 
     private void OnQuiescent()
     {

@@ -49,6 +49,8 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
     {
         Check(link);
         var page = _space.ResolveNode(&link);
+        if (Page.Type(page) == PageType.Delta)
+            return WalkDelta(page, from);
         if (Page.Type(page) == PageType.Leaf)
             return WalkValues(page, from);
         var first = ChildOf(page, from);
@@ -71,28 +73,52 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
         var isFirst = true;
         for (var i = 0; i < Page.Count(leaf); i++)
         {
-            var link = TreePage.Reference(leaf, i);
-            if (link == null)
-                continue;
-            var key = KeyAt(leaf, i);
-            if (from.SequenceCompareTo(key) > 0)
-                continue;
-            if (_bytesLeft <= 0 && !isFirst)
-            {
-                _from = key;
+            if (!WalkValue(leaf, i, from, ref isFirst))
                 return false;
-            }
-            if (!TreePage.HasTree(leaf, i))
-            {
-                Check(PageLink.LoadWhole(link));
-            }
-            else if (!Walk(PageLink.LoadWhole(link), from.SequenceEqual(key) ? _member : default))
-            {
-                (_from, _memberNext) = (key, _from);
-                return false;
-            }
-            isFirst = false;
         }
+        return true;
+    }
+
+    /// <summary>Checks the base of a delta, and goes on with what the whole leaf refers to.</summary>
+    private bool WalkDelta(byte* delta, ReadOnlySpan<byte> from)
+    {
+        Check(DeltaPage.Base(delta));
+        if (!DeltaPage.WholeHasReferences(delta))
+            return true;
+        var isFirst = true;
+        var whole = _space.ResolveBase(delta);
+        Span<ushort> order = stackalloc ushort[LeafFill.EntriesMax];
+        foreach (var entry in order[..DeltaPage.Merge(delta, whole, order)])
+        {
+            if (!WalkValue(DeltaPage.PageOf(delta, whole, entry), DeltaPage.IndexOf(entry), from, ref isFirst))
+                return false;
+        }
+        return true;
+    }
+
+    private bool WalkValue(byte* leaf, int index, ReadOnlySpan<byte> from, ref bool isFirst)
+    {
+        var link = TreePage.Reference(leaf, index);
+        if (link == null)
+            return true;
+        var key = KeyAt(leaf, index);
+        if (from.SequenceCompareTo(key) > 0)
+            return true;
+        if (_bytesLeft <= 0 && !isFirst)
+        {
+            _from = key;
+            return false;
+        }
+        if (!TreePage.HasTree(leaf, index))
+        {
+            Check(PageLink.LoadWhole(link));
+        }
+        else if (!Walk(PageLink.LoadWhole(link), from.SequenceEqual(key) ? _member : default))
+        {
+            (_from, _memberNext) = (key, _from);
+            return false;
+        }
+        isFirst = false;
         return true;
     }
 

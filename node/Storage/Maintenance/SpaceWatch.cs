@@ -120,7 +120,7 @@ internal sealed class SpaceWatch : IDisposable
     /// </summary>
     public void Observe()
     {
-        var changed = _pages.ChangedBytes;
+        var changed = _pages.ChangedFileBytes;
         if (_life.HasEnded
             || (!IsDiskFull && Math.Abs(changed - _changedBytes) < Math.Clamp(_bytesBeyond / 2, LookBytesMin, LookBytesMax) && _journal.Bytes == _journalBytes))
             return;
@@ -183,10 +183,10 @@ internal sealed class SpaceWatch : IDisposable
 
     private void Measure()
     {
-        (_changedBytes, _journalBytes) = (_pages.ChangedBytes, _journal.Bytes);
+        (_changedBytes, _journalBytes) = (_pages.ChangedFileBytes, _journal.Bytes);
         // The journal's next segment may take that much, and so may the checkpoints of the node's other stores.
         _freeBytes = _context.Files.AvailableBytes(_directory);
-        var available = Math.Clamp(_freeBytes - _context.Options.SegmentBytesMax - _memory.OthersChangedBytes, 0, 1L << 60);
+        var available = Math.Clamp(_freeBytes - _context.Options.SegmentBytesMax - _memory.OthersFileBytes, 0, 1L << 60);
         // A checkpoint in progress has space for what it has written, perhaps of what was reusable before. It does not share the free map.
         var written = _checkpoints.BytesWritten;
         _reusableBytes = _checkpoints.IsRunning ? _reusableBytes : _pages.ReusableBytes;

@@ -64,8 +64,8 @@ internal sealed class StoreMemory : IDisposable
     /// <summary>Bytes of bodies that may wait for the disk.</summary>
     public long BodyBytesWaitingMax => _share.BodyBytesMax(_context.Options.WaitingBodyBytesMax);
 
-    /// <summary>Bytes of changed pages of the node's other stores, whose checkpoints need space on the same disk.</summary>
-    public long OthersChangedBytes => _share.OthersUse(MemoryUse.ChangedPages);
+    /// <summary>Bytes that the checkpoints of the node's other stores write, which need space on the same disk.</summary>
+    public long OthersFileBytes => _share.OthersFileBytes;
 
     /// <summary>Whether no step may begin, as far as is known without asking.</summary>
     public bool IsHeldBack => _pause.IsActive;
@@ -105,7 +105,8 @@ internal sealed class StoreMemory : IDisposable
         var (held, forDigests) = (_pages.HeldScratchBytes, _pages.DigestScratchBytes);
         // Pages that a checkpoint has placed count as in use until their memory is returned. Otherwise other stores would take that memory before.
         var used = _pages.ScratchBytes + _pages.PlacedBytes;
-        _share.Set(MemoryUse.ChangedPages, Math.Max(0, used - held));
+        _share.Set(MemoryUse.ChangedPages, Math.Max(0, used - held) + _pages.CheckpointListBytes);
+        _share.SetFolds(_pages.ChangedFileBytes - _pages.ChangedBytes);
         _share.Set(MemoryUse.ReaderPages, held - forDigests);
         _share.Set(MemoryUse.DigestPages, forDigests);
         var free = Math.Max(0, _pages.ScratchReservedBytes - used);

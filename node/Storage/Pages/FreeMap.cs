@@ -72,6 +72,12 @@ internal sealed class FreeMap
     private readonly (PageBitmap Free, PageBitmap Pending, PageBitmap Reusable, PageBitmap Holes) _saved = (new(), new(), new(), new());
     private long _savedPages;
 
+    /// <summary>
+    /// Runs that the map in the file calls pending although they are free (<see cref="FreePending"/>), and those before the checkpoint in progress.
+    /// </summary>
+    private List<PageRun> _freed = [];
+    private List<PageRun> _freedBefore = [];
+
     /// <summary>Pages of the file, in use or free.</summary>
     public long FilePages { get; private set; } = 2;
 
@@ -102,6 +108,9 @@ internal sealed class FreeMap
 
     /// <summary>Number of pages that the newest checkpoint does not reach and that have space on the disk.</summary>
     public long SparePages => _free.Count + _pending.Count - _holes.Count;
+
+    /// <summary>Number of pages that only the checkpoint before the newest reaches.</summary>
+    public long PendingPages => _pending.Count;
 
     /// <summary>Number of pages that the newest checkpoint reaches.</summary>
     public long UsedPages => FilePages - _free.Count - _pending.Count;
@@ -155,12 +164,10 @@ internal sealed class FreeMap
         _saved.Reusable.CopyFrom(_reusable);
         _saved.Holes.CopyFrom(_holes);
         _pages.BeginNext();
-        foreach (var run in _pending.Runs())
-        {
-            _pending.Remove(run);
-            _free.Add(run);
+        // Also what was changed since the last map was written.
+        (_freedBefore, _freed) = (_freed, []);
+        foreach (var run in _freedBefore.Concat(FreeAllPending()))
             _pages.Change(run);
-        }
         foreach (var run in left)
             LeavePages(run);
         BeginTaking(pagesWanted);
@@ -246,6 +253,12 @@ internal sealed class FreeMap
         return true;
     }
 
+    /// <summary>
+    /// What is pending is free: the meta page that reached it was overwritten by another one of the checkpoint that is in progress. The map in the file says so
+    /// from the next checkpoint on. Until then an open takes these pages for pending ones, which does no harm.
+    /// </summary>
+    public void FreePending() => _freed = FreeAllPending();
+
     /// <summary>Keeps the new map after the checkpoint has finished.</summary>
     public void Keep() => (_savedPages, _searchEnd) = (0, FilePages);
 
@@ -269,6 +282,7 @@ internal sealed class FreeMap
         _reusable.CopyFrom(_saved.Reusable);
         // Some of these holes have space now. They still count as holes, which the next checkpoint takes last.
         _holes.CopyFrom(_saved.Holes);
+        _freed = _freedBefore;
         _pages.Restore();
     }
 
@@ -290,6 +304,17 @@ internal sealed class FreeMap
             reusableMax -= reusable;
         }
         return FilePages - end;
+    }
+
+    private List<PageRun> FreeAllPending()
+    {
+        var runs = _pending.Runs();
+        foreach (var run in runs)
+        {
+            _pending.Remove(run);
+            _free.Add(run);
+        }
+        return runs;
     }
 
     private void BeginTaking(long pagesWanted)

@@ -83,6 +83,12 @@ internal static unsafe class Page
     /// <summary>Bytes of the value in an overflow run; the value follows the header.</summary>
     public static ref uint ValueLength(byte* page) => ref *(uint*)(page + 40);
 
+    /// <summary>
+    /// Scratch only, in a leaf of the open batch: one more than the index among the leaves that may become deltas of their bases; 0 if it must stay whole. In
+    /// the place of an overflow run's length. Formatting a page clears it, so what is split or merged stays whole.
+    /// </summary>
+    public static ref int CopyNumber(byte* page) => ref *(int*)(page + 40);
+
     /// <summary>Scratch only: index in the batch's list of its pages.</summary>
     public static ref int ScratchIndex(byte* page) => ref *(int*)(page + 44);
 

@@ -5,11 +5,12 @@ namespace KvCluster.Storage.Pages;
 
 /// <summary>
 /// A reference to a page or run, as it is stored in pages (FORMAT.md). For a page in the file it is the byte offset, for a scratch page the address of its
-/// memory, with bit 0 set. Zero, the location of a meta page, refers to nothing.
+/// memory, with bit 0 set, and for a delta (<see cref="DeltaPage"/>) also bit 1. Zero, the location of a meta page, refers to nothing.
 /// </summary>
 internal readonly record struct PageRef(ulong Value)
 {
     private const ulong ScratchBit = 1;
+    private const ulong DeltaBit = 2;
 
     /// <summary>Whether the reference is to nothing.</summary>
     public bool IsNone => Value == 0;
@@ -17,17 +18,23 @@ internal readonly record struct PageRef(ulong Value)
     /// <summary>Whether the reference is to scratch memory.</summary>
     public bool IsScratch => (Value & ScratchBit) != 0;
 
+    /// <summary>Whether the reference is to a delta, which is in scratch memory too.</summary>
+    public bool IsDelta => (Value & DeltaBit) != 0;
+
     /// <summary>The number of the page in the file.</summary>
     public long Number => (long)(Value / Page.Bytes);
 
-    /// <summary>The memory of a scratch page.</summary>
-    public unsafe byte* Memory => (byte*)(Value & ~ScratchBit);
+    /// <summary>The memory of a scratch page or delta.</summary>
+    public unsafe byte* Memory => (byte*)(Value & ~(ScratchBit | DeltaBit));
 
     /// <summary>The reference to a page of the file.</summary>
     public static PageRef ToFile(long number) => new((ulong)number * Page.Bytes);
 
     /// <summary>The reference to scratch memory.</summary>
     public static unsafe PageRef ToScratch(byte* memory) => new((ulong)memory | ScratchBit);
+
+    /// <summary>The reference to a delta.</summary>
+    public static unsafe PageRef ToDelta(byte* memory) => new((ulong)memory | ScratchBit | DeltaBit);
 
     /// <summary>Whether the reference is to a page of the file other than a meta page.</summary>
     /// <param name="pagesMax">The most pages that the file may have.</param>

@@ -95,7 +95,7 @@ internal sealed unsafe class PageSpace
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public byte* Resolve(PageLink* link) => Resolve(PageLink.Load(link), link);
 
-    /// <summary>Resolves a leaf or branch.</summary>
+    /// <summary>Resolves a leaf, which may be a delta, or a branch.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public byte* ResolveNode(PageLink* link)
     {
@@ -116,6 +116,28 @@ internal sealed unsafe class PageSpace
         else if (!reference.IsScratch && again)
             Read(reference.Number, 1, isNext: true);
         return AsNode(reference, Locate(reference));
+    }
+
+    /// <summary>The base of a delta, a leaf of the file.</summary>
+    public byte* ResolveBase(byte* delta)
+    {
+        var link = DeltaPage.Base(delta);
+        return ResolveNode(&link);
+    }
+
+    /// <summary>The base of a delta to which a scan goes on.</summary>
+    /// <inheritdoc cref="ResolveNext"/>
+    public byte* ResolveNextBase(byte* delta, bool again)
+    {
+        var link = DeltaPage.Base(delta);
+        return ResolveNext(&link, again);
+    }
+
+    /// <summary>The base of a delta, which is read by a call that can report an error even if it was checked before.</summary>
+    public byte* ResolveBaseAgain(byte* delta)
+    {
+        var link = DeltaPage.Base(delta);
+        return ResolveNodeAgain(&link);
     }
 
     /// <summary>Resolves the run to which a leaf's cell refers. Its value must have the length in the cell.</summary>
@@ -215,16 +237,23 @@ internal sealed unsafe class PageSpace
         number + count <= _file.Length / Page.Bytes && _file.TryBeginReadIntoMap(Locate(PageRef.ToFile(number)), number * Page.Bytes, count * Page.Bytes);
 
     /// <summary>
-    /// Begins to read a leaf or branch that will be accessed soon, and does not wait. False if that was not necessary: a changed page is in memory.
+    /// Begins to read a leaf or branch that will be accessed soon, or the base of a delta, and does not wait. False if that was not necessary: a changed page
+    /// is in memory.
     /// </summary>
-    public bool TryBeginRead(PageLink* link) => PageLink.Load(link) is { IsScratch: false } reference && TryBeginRead(reference.Number, 1);
+    public bool TryBeginRead(PageLink* link) => FileReference(PageLink.Load(link)) is { IsScratch: false } reference && TryBeginRead(reference.Number, 1);
+
+    /// <summary>The reference to a delta's base; otherwise the reference itself.</summary>
+    public static PageRef FileReference(PageRef reference) => reference.IsDelta ? DeltaPage.Base(reference.Memory).Reference : reference;
 
     /// <summary>
-    /// Resolves a leaf or branch. It is read by a call that can report an error even if it was checked before, because it may have left memory since.
+    /// Resolves a leaf or branch. It is read by a call that can report an error even if it was checked before, because it may have left memory since. Of a
+    /// delta the base is read.
     /// </summary>
     public byte* ResolveNodeAgain(PageLink* link)
     {
         var reference = PageLink.Load(link);
+        if (reference.IsDelta)
+            ResolveBaseAgain(reference.Memory);
         if (!reference.IsScratch && IsChecked(PieceOf(reference), reference.Number))
             Read(reference.Number, 1);
         return AsNode(reference, Resolve(reference, link));
@@ -298,7 +327,8 @@ internal sealed unsafe class PageSpace
     private void FreeBits(ulong* bits) => SparseMemory.Free(bits, BytesOfBits);
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private byte* AsNode(PageRef reference, byte* page) => Page.Type(page) is PageType.Leaf or PageType.Branch ? page : throw NoNode(reference, page);
+    private byte* AsNode(PageRef reference, byte* page) =>
+        Page.Type(page) is PageType.Leaf or PageType.Branch || reference.IsDelta ? page : throw NoNode(reference, page);
 
     private CorruptStoreException NoNode(PageRef reference, byte* page) =>
         Bad($"'{_file.Path}': page {reference.Number} has type {(byte)Page.Type(page)}, but its parent refers to it as a leaf or branch.");

@@ -20,4 +20,7 @@ internal enum PageType : byte
 
     /// <summary>One of the two meta pages.</summary>
     Meta = 6,
+
+    /// <summary>A delta of a leaf (<see cref="DeltaPage"/>). In memory only.</summary>
+    Delta = 7,
 }

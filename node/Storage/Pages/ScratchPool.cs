@@ -1,3 +1,4 @@
+using System.Numerics;
 using System.Runtime.InteropServices;
 using KvCluster.Storage.Files;
 
@@ -5,8 +6,8 @@ namespace KvCluster.Storage.Pages;
 
 /// <summary>
 /// Native memory for pages that are not in the file yet. Single pages come from slabs of 1 MiB, of which some empty ones are kept and the others returned
-/// to the system; longer runs are allocated one by one. What the system has given is counted page by page, so that free pages between those in use can be
-/// returned too. Writer only.
+/// to the system; longer runs are allocated one by one. The blocks of deltas are cut out of single pages, each of which has blocks of one size. What the
+/// system has given is counted page by page, so that free pages between those in use can be returned too. Writer only.
 /// </summary>
 /// <param name="emptyBytesMax">Bytes of empty slabs that are kept.</param>
 internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
@@ -21,14 +22,24 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     /// </summary>
     private const int TouchedSlabsMax = 8;
 
+    /// <summary>The largest block.</summary>
+    public const int BlockBytesMax = 4096;
+
+    /// <summary>Sizes of blocks, close enough to each other that a delta wastes a fifth of its block on average.</summary>
+    private static readonly int[] _blockBytes = [256, 384, 512, 768, 1024, 1536, 2048, BlockBytesMax];
+
     private readonly Dictionary<nint, Slab> _slabs = [];
 
     /// <summary>Slabs with free pages; pages are taken from the last one. Each slab stores its index.</summary>
     private readonly List<Slab> _open = [];
     private readonly HashSet<nint> _runs = [];
+
+    /// <summary>Pages with free blocks, by the size of these; blocks are taken from the last one. Each stores its index.</summary>
+    private readonly List<CutPage>[] _cut = [.. _blockBytes.Select(static _ => new List<CutPage>())];
     private int _empty;
     private long _emptyMax = emptyBytesMax / SlabBytes;
     private long _bytes;
+    private long _bytesOfFolds;
     private long _reservedBytes;
 
     ~ScratchPool() => Free();
@@ -36,11 +47,50 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     /// <summary>Bytes in use. Any thread.</summary>
     public long Bytes => Volatile.Read(ref _bytes);
 
+    /// <summary>Bytes that deltas would take more if they were pages, as they are in the file once a checkpoint has folded them. Any thread.</summary>
+    public long BytesOfFolds => Volatile.Read(ref _bytesOfFolds);
+
     /// <summary>Bytes that the system has given, in use or not. Any thread.</summary>
     public long ReservedBytes => Volatile.Read(ref _reservedBytes);
 
     /// <summary>Number of pages in a scratch page or run.</summary>
     public static int PagesOf(byte* page) => Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
+
+    /// <summary>Bytes of a scratch page, run or delta.</summary>
+    public static long BytesOf(byte* page) => Page.Type(page) == PageType.Delta ? DeltaPage.Bytes(page) : (long)PagesOf(page) * Page.Bytes;
+
+    /// <summary>The size of the smallest block with room for so many bytes.</summary>
+    public static int BlockBytesFor(int bytes)
+    {
+        foreach (var size in _blockBytes)
+        {
+            if (bytes <= size)
+                return size;
+        }
+        throw new ArgumentOutOfRangeException(nameof(bytes), bytes, $"A block has at most {BlockBytesMax} bytes.");
+    }
+
+    /// <summary>Memory for a delta, with undefined content.</summary>
+    /// <param name="bytes">The size of a block, as from <see cref="BlockBytesFor"/>.</param>
+    public byte* RentBlock(int bytes)
+    {
+        Volatile.Write(ref _bytes, _bytes + bytes);
+        Volatile.Write(ref _bytesOfFolds, _bytesOfFolds + Page.Bytes - bytes);
+        var open = _cut[Array.IndexOf(_blockBytes, bytes)];
+        if (open.Count == 0)
+        {
+            var taken = Take();
+            var made = new CutPage(taken, bytes) { Index = 0 };
+            open.Add(made);
+            SlabOf((byte*)taken).SetCut(taken, made);
+        }
+        var page = open[^1];
+        var block = BitOperations.TrailingZeroCount(page.Free);
+        page.Free &= page.Free - 1;
+        if (page.Free == 0)
+            open.RemoveAt(open.Count - 1);
+        return (byte*)page.Memory + (block * bytes);
+    }
 
     /// <summary>Memory for a run of pages, with undefined content.</summary>
     public byte* Rent(int pages)
@@ -53,6 +103,11 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
             Reserve((long)pages * Page.Bytes);
             return (byte*)run;
         }
+        return (byte*)Take();
+    }
+
+    private nint Take()
+    {
         if (_open.Count == 0)
             AddSlab();
         var slab = _open[^1];
@@ -62,12 +117,17 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
             Reserve(Page.Bytes);
         if (slab.Free.Count == 0)
             Close(slab);
-        return (byte*)page;
+        return page;
     }
 
-    /// <summary>Returns a page or run, which nobody may reach any more.</summary>
+    /// <summary>Returns a page, run or delta, which nobody may reach any more.</summary>
     public void Return(byte* page)
     {
+        if (Page.Type(page) == PageType.Delta)
+        {
+            ReturnBlock(page);
+            return;
+        }
         var pages = PagesOf(page);
         Volatile.Write(ref _bytes, _bytes - ((long)pages * Page.Bytes));
         if (pages > 1)
@@ -80,13 +140,46 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
             Reserve(-(long)pages * Page.Bytes);
             return;
         }
-        var slab = _slabs[(nint)page & ~(SlabBytes - 1)];
+        PutBack((nint)page);
+    }
+
+    private void ReturnBlock(byte* delta)
+    {
+        var bytes = DeltaPage.Bytes(delta);
+        Volatile.Write(ref _bytes, _bytes - bytes);
+        Volatile.Write(ref _bytesOfFolds, _bytesOfFolds - Page.Bytes + bytes);
+        var slab = SlabOf(delta);
+        var page = slab.CutOf((nint)delta);
+        var block = 1u << (int)(((nint)delta - page.Memory) / bytes);
+        Invariant.Check(page.BlockBytes == bytes && (page.Free & block) == 0, $"A delta of {bytes} bytes is returned twice, or to a page of others.");
+        var open = _cut[Array.IndexOf(_blockBytes, bytes)];
+        if (page.Free == 0)
+        {
+            page.Index = open.Count;
+            open.Add(page);
+        }
+        page.Free |= block;
+        if (page.Free != page.AllFree)
+            return;
+        var last = open[^1];
+        open[page.Index] = last;
+        last.Index = page.Index;
+        open.RemoveAt(open.Count - 1);
+        slab.SetCut(page.Memory, null);
+        PutBack(page.Memory);
+    }
+
+    private Slab SlabOf(byte* page) => _slabs[(nint)page & ~(SlabBytes - 1)];
+
+    private void PutBack(nint page)
+    {
+        var slab = SlabOf((byte*)page);
         if (slab.Free.Count == 0)
         {
             slab.Index = _open.Count;
             _open.Add(slab);
         }
-        slab.Free.Push((nint)page);
+        slab.Free.Push(page);
         if (slab.Free.Count == SlabPages && ++_empty > _emptyMax)
             Drop(slab);
     }
@@ -198,6 +291,23 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
         _open.Clear();
     }
 
+    /// <summary>A page that is cut into blocks of one size.</summary>
+    private sealed class CutPage(nint memory, int blockBytes)
+    {
+        public nint Memory { get; } = memory;
+
+        public int BlockBytes { get; } = blockBytes;
+
+        /// <summary>One bit for each block.</summary>
+        public uint AllFree { get; } = uint.MaxValue >> (32 - (Page.Bytes / blockBytes));
+
+        /// <summary>Its free blocks, one bit each.</summary>
+        public uint Free { get; set; } = uint.MaxValue >> (32 - (Page.Bytes / blockBytes));
+
+        /// <summary>Index among those with free blocks of the same size.</summary>
+        public int Index { get; set; }
+    }
+
     /// <summary>1 MiB of pages.</summary>
     private sealed class Slab(nint memory)
     {
@@ -207,6 +317,15 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
         public nint Memory { get; } = memory;
 
         public Stack<nint> Free { get; } = new(SlabPages);
+
+        /// <summary>The pages that are cut into blocks; null until one is.</summary>
+        private CutPage?[]? _cut;
+
+        /// <summary>The page of blocks with this address in it.</summary>
+        public CutPage CutOf(nint block) => _cut![(block - Memory) / Page.Bytes]!;
+
+        /// <summary>Sets or removes it.</summary>
+        public void SetCut(nint page, CutPage? cut) => (_cut ??= new CutPage?[SlabPages])[(page - Memory) / Page.Bytes] = cut;
 
         /// <summary>Index among the slabs with free pages.</summary>
         public int Index { get; set; }

@@ -21,6 +21,9 @@ internal static unsafe class TreePage
     /// <summary>Value length that marks a cell with a tree of its own. This value length and higher ones mark cells that refer to other pages.</summary>
     public const ushort TreeMark = 0xFFFE;
 
+    /// <summary>Value length that marks a deleted key, in deltas only: the cell is [suffix length u16][0xFFFD][rest of the key].</summary>
+    public const ushort DeletedMark = 0xFFFD;
+
     /// <summary>Bytes of a leaf cell before the rest of the key.</summary>
     public const int LeafCellHeader = 4;
 
@@ -79,8 +82,9 @@ internal static unsafe class TreePage
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static SubtreeLink* Subtree(byte* page, int index) => (SubtreeLink*)Page.Cell(page, index);
 
-    /// <summary>Whether entries of a leaf or branch may refer to other pages.</summary>
-    public static bool HasReferences(byte* page) => Page.Type(page) == PageType.Branch || (Page.Type(page) == PageType.Leaf && Page.LeafHasReferences(page));
+    /// <summary>Whether entries of a leaf or branch, or those that a delta has itself, may refer to other pages.</summary>
+    public static bool HasReferences(byte* page) =>
+        Page.Type(page) == PageType.Branch || (Page.Type(page) is PageType.Leaf or PageType.Delta && Page.LeafHasReferences(page));
 
     /// <summary>
     /// What an entry refers to: the child of a branch's entry, the overflow run or the tree of a leaf's. Null if it refers to nothing. All that follow
@@ -115,6 +119,47 @@ internal static unsafe class TreePage
     /// <summary>Whether a leaf's cell has a tree of its own.</summary>
     public static bool CellHasTree(byte* cell) => *(ushort*)(cell + 2) == TreeMark;
 
+    /// <summary>Whether a delta's cell says that its key was deleted.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static bool IsDeleted(byte* cell) => *(ushort*)(cell + 2) == DeletedMark;
+
+    /// <summary>Whether the cells of two entries with the same key, neither deleted, have the same value or refer to the same pages.</summary>
+    public static bool HaveSameValue(byte* one, byte* other)
+    {
+        var length = *(ushort*)(one + 2);
+        if (length != *(ushort*)(other + 2))
+            return false;
+        if (length < TreeMark)
+            return InlineValue(one, length).SequenceEqual(InlineValue(other, length));
+        // The length of an overflow run or the zero of a tree, the link, and the value beside a tree.
+        var bytes = ReferenceCellHeader(length) - 4;
+        return new ReadOnlySpan<byte>(one + 4, bytes).SequenceEqual(new ReadOnlySpan<byte>(other + 4, bytes));
+    }
+
+    /// <summary>
+    /// How many entries of two leaves with the same prefix, one after the other from these indexes on, have the same keys and inline values.
+    /// </summary>
+    public static int CountSame(byte* page, int index, byte* other, int otherIndex)
+    {
+        var most = Math.Min(Page.Count(page) - index, Page.Count(other) - otherIndex);
+        ulong* heads = Page.Heads(page) + index, otherHeads = Page.Heads(other) + otherIndex;
+        ushort* slots = Page.Slots(page) + index, otherSlots = Page.Slots(other) + otherIndex;
+        var same = 0;
+        while (same < most && heads[same] == otherHeads[same] && IsSameInlineCell(page + slots[same], other + otherSlots[same]))
+            same++;
+        return same;
+    }
+
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private static bool IsSameInlineCell(byte* one, byte* other)
+    {
+        var lengths = *(uint*)one;
+        if (lengths != *(uint*)other || lengths >> 16 >= TreeMark)
+            return false;
+        var bytes = RestLength((ushort)lengths) + (int)(lengths >> 16);
+        return new ReadOnlySpan<byte>(one + LeafCellHeader, bytes).SequenceEqual(new ReadOnlySpan<byte>(other + LeafCellHeader, bytes));
+    }
+
     /// <summary>The tree of a leaf's cell. It may be read while a checkpoint's end replaces the reference. The number of keys is not known here.</summary>
     public static TreeRoot CellTree(byte* cell) => new() { Link = PageLink.LoadWhole((PageLink*)(cell + LinkInCell)) };
 
@@ -137,12 +182,15 @@ internal static unsafe class TreePage
     {
         var length = *(ushort*)(cell + 2);
         if (length < TreeMark)
-            return new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length);
+            return InlineValue(cell, length);
         if (length == TreeMark)
             return new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes);
         var run = space.ResolveRun((PageLink*)(cell + LinkInCell), *(uint*)(cell + 4));
         return new ReadOnlySpan<byte>(run + Page.HeaderBytes, (int)*(uint*)(cell + 4));
     }
+
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private static ReadOnlySpan<byte> InlineValue(byte* cell, int length) => new(cell + LeafCellHeader + RestLength(*(ushort*)cell), length);
 
     /// <summary>Length of an entry's key.</summary>
     public static int KeyLength(byte* page, int index) => Page.PrefixLength(page) + SuffixLength(page, index);
@@ -170,6 +218,12 @@ internal static unsafe class TreePage
     public static int LeafEntryBytes(int suffixLength, int valueLength, bool overflow) => Page.EntryBytes + (overflow
         ? ReferenceCellBytes(OverflowMark, suffixLength)
         : InlineCellBytes(suffixLength, valueLength));
+
+    /// <summary>The bytes that a leaf's entry takes, including head and slot, in a page without a prefix.</summary>
+    public static int EntryBytesWithoutPrefix(byte* page, int index) => CopyBytes(Page.Cell(page, index), KeyLength(page, index));
+
+    /// <summary>The bytes that a deleted key takes in a delta, including head and slot.</summary>
+    public static int DeletedEntryBytes(int keyLength) => Page.EntryBytes + InlineCellBytes(keyLength, 0);
 
     /// <summary>The most bytes that a leaf entry with a tree takes, including head and slot.</summary>
     public static int TreeEntryBytes(int suffixLength) => Page.EntryBytes + ReferenceCellBytes(TreeMark, suffixLength);
@@ -199,6 +253,14 @@ internal static unsafe class TreePage
         *(ushort*)(cell + 2) = (ushort)valueLength;
         CopyRest(suffix, cell + LeafCellHeader);
         return cell + LeafCellHeader + RestLength(suffix.Length);
+    }
+
+    /// <summary>Adds a deleted key to a delta.</summary>
+    public static void InsertDeleted(byte* delta, int index, ReadOnlySpan<byte> key)
+    {
+        var cell = Insert(delta, index, key, InlineCellBytes(key.Length, 0));
+        WriteInlineCell(cell, key, 0);
+        *(ushort*)(cell + 2) = DeletedMark;
     }
 
     /// <summary>Adds an entry whose value is in an overflow run.</summary>
@@ -274,19 +336,43 @@ internal static unsafe class TreePage
         Span<byte> key = stackalloc byte[Page.KeyBytesMax];
         for (var i = from; i < to; i++)
         {
-            var index = Page.Count(target);
             var cell = Page.Cell(source, i);
             var own = key[..CopyKey(source, i, key)];
-            var length = *(ushort*)(cell + 2);
             if (Page.Type(source) == PageType.Branch)
-                InsertChild(target, index, own, *(SubtreeLink*)cell);
-            else if (length == OverflowMark)
-                InsertOverflow(target, index, own, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInCell));
-            else if (length == TreeMark)
-                InsertTree(target, index, own, *(PageLink*)(cell + LinkInCell), new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes));
+                InsertChild(target, Page.Count(target), own, *(SubtreeLink*)cell);
             else
-                new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length).CopyTo(InsertInline(target, index, own, length));
+                InsertCopy(target, Page.Count(target), own, cell);
         }
+    }
+
+    /// <summary>Adds an entry with a key and what a cell of another leaf has beside its key. The gap must be large enough.</summary>
+    public static void InsertCopy(byte* page, int index, ReadOnlySpan<byte> key, byte* cell)
+    {
+        var length = *(ushort*)(cell + 2);
+        if (length == OverflowMark)
+            InsertOverflow(page, index, key, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInCell));
+        else if (length == TreeMark)
+            InsertTree(page, index, key, *(PageLink*)(cell + LinkInCell), new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes));
+        else
+            InlineValue(cell, length).CopyTo(InsertInline(page, index, key, length));
+    }
+
+    /// <summary>The bytes that <see cref="InsertCopy"/> takes, including head and slot, for a key suffix of this length.</summary>
+    public static int CopyBytes(byte* cell, int suffixLength)
+    {
+        var length = *(ushort*)(cell + 2);
+        return Page.EntryBytes + (length >= TreeMark ? ReferenceCellBytes(length, suffixLength) : InlineCellBytes(suffixLength, length));
+    }
+
+    /// <summary>Overwrites the value of a leaf's entry by that of a cell of another leaf. False if not both are inline and of the same length.</summary>
+    public static bool TryReplaceInline(byte* page, int index, byte* cell)
+    {
+        var place = Page.Cell(page, index);
+        var length = *(ushort*)(cell + 2);
+        if (length >= DeletedMark || length != *(ushort*)(place + 2))
+            return false;
+        InlineValue(cell, length).CopyTo(new Span<byte>(place + LeafCellHeader + RestLength(*(ushort*)place), length));
+        return true;
     }
 
     /// <summary>The same for entries that stay as they are: heads are copied at once, and cells without a look at their keys.</summary>
@@ -304,7 +390,7 @@ internal static unsafe class TreePage
             + $"gap of {Page.Gap(target)} bytes.");
         Move(Page.Slots(target), slots, before * sizeof(ushort));
         Move(Page.Heads(source) + from, heads + before, (to - from) * sizeof(ulong));
-        var isLeaf = Page.Type(source) == PageType.Leaf;
+        var isLeaf = Page.Type(source) != PageType.Branch;
         for (var i = from; i < to; i++)
         {
             var cell = Page.Cell(source, i);
@@ -470,6 +556,19 @@ internal static unsafe class TreePage
                 to = middle;
         }
         return from;
+    }
+
+    /// <summary>Compares the keys of entries of two leaves with the same prefix.</summary>
+    public static int CompareSuffixes(byte* page, int index, byte* other, int otherIndex)
+    {
+        var (head, otherHead) = (Page.Heads(page)[index], Page.Heads(other)[otherIndex]);
+        if (head != otherHead)
+            return head.CompareTo(otherHead);
+        int length = SuffixLength(page, index), otherLength = SuffixLength(other, otherIndex);
+        if (length <= sizeof(ulong) || otherLength <= sizeof(ulong))
+            return length - otherLength;
+        return new ReadOnlySpan<byte>(Rest(page, index), length - sizeof(ulong))
+            .SequenceCompareTo(new ReadOnlySpan<byte>(Rest(other, otherIndex), otherLength - sizeof(ulong)));
     }
 
     /// <summary>Compares an entry with a suffix that has the same head: by the rest, or by length if either has no rest.</summary>

@@ -6,10 +6,13 @@ namespace KvCluster.Storage.Trees;
 /// The pages that the open batch makes, copies on their first write, and retires, each once. Its changes are recorded in the <see cref="SealedBatch"/>. Used
 /// by <see cref="TreeWriter"/> and what belongs to it; writer only.
 /// </summary>
-internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
+internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafDeltas deltas)
 {
     private SealedBatch _changes = null!;
     private ulong _number;
+
+    /// <summary>The tree whose pages are copied; -1 for the tree of a set, whose leaves stay whole pages.</summary>
+    public int Tree { get; set; }
 
     /// <summary>The number of the batch.</summary>
     public ulong Number => _number;
@@ -21,7 +24,14 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
     public SealedBatch Changes => _changes;
 
     /// <summary>Begins to record for a batch. The number must be higher than any before.</summary>
-    public void Open(ulong number, SealedBatch changes) => (_number, _changes) = (number, changes);
+    public void Open(ulong number, SealedBatch changes)
+    {
+        (_number, _changes) = (number, changes);
+        deltas.Clear();
+    }
+
+    /// <summary>Replaces what has changed little by deltas, in the batch's trees.</summary>
+    public void Seal(TreeRoot* trees) => deltas.Seal(_changes, trees);
 
     /// <summary>An empty leaf or branch with a prefix.</summary>
     public byte* MakeEmpty(PageType type, ReadOnlySpan<byte> prefix = default)
@@ -51,19 +61,27 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
         return PageRef.ToScratch(page);
     }
 
-    /// <summary>The leaf or branch behind a link; copied unless it already belongs to this batch. The link then refers to the copy.</summary>
+    /// <summary>
+    /// The leaf or branch behind a link; copied unless it already belongs to this batch. The link then refers to the copy. The copy of a delta is a whole leaf.
+    /// </summary>
     public byte* CopyOnWrite(PageLink* link)
     {
         var page = space.ResolveNode(link);
         if (link->Reference.IsScratch && Page.Batch(page) == _number)
             return page;
         Settle(link->Reference, page);
-        var copy = pool.Rent(1);
-        Buffer.MemoryCopy(page, copy, Page.Bytes, Page.Bytes);
-        Track(copy);
-        Retire(link->Reference);
+        var copy = Page.Type(page) == PageType.Delta ? CopyDelta(page) : CopyPage(link->Reference, page);
         *link = new PageLink(PageRef.ToScratch(copy), 0);
         return copy;
+    }
+
+    /// <summary>The whole leaf of which a page is a delta, in a buffer; any other page itself. A delta's references must be final.</summary>
+    public byte* Whole(byte* page, byte* buffer)
+    {
+        if (Page.Type(page) != PageType.Delta)
+            return page;
+        DeltaPage.Fold(buffer, page, space.ResolveBase(page));
+        return buffer;
     }
 
     /// <summary>Called before references in a page that may belong to an earlier batch are copied or retired, so that they are final.</summary>
@@ -76,8 +94,13 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
     /// <summary>A branch's child, likewise.</summary>
     public byte* OwnChild(byte* branch, int index) => CopyOnWrite(TreePage.Child(branch, index));
 
-    /// <summary>Retires a leaf or branch, which this batch's state no longer reaches.</summary>
-    public void Retire(PageRef reference) => Retire(reference, 1);
+    /// <summary>Retires a leaf or branch, which this batch's state no longer reaches; with a delta its base.</summary>
+    public void Retire(PageRef reference)
+    {
+        Retire(reference, 1);
+        if (reference.IsDelta)
+            _changes.DroppedBases.Add(DeltaPage.Base(reference.Memory).Reference.Number);
+    }
 
     /// <summary>Retires the run to which a leaf's cell refers. A run in the file is not read for that.</summary>
     public void RetireRun(PageLink* run) => Retire(run->Reference, Page.RunPages(TreePage.OverflowLength(run)));
@@ -86,13 +109,16 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
     {
         if (!reference.IsScratch)
         {
-            RetireFilePages(new PageRun(reference.Number, pages));
+            _changes.AddRetired(new PageRun(reference.Number, pages));
             return;
         }
         var page = space.Locate(reference);
         if (Page.Batch(page) != _number)
         {
-            Swap?.CheckYounger(page);
+            if (reference.IsDelta)
+                Swap?.Visit(page);
+            else
+                Swap?.CheckYounger(page);
             _changes.RetiredScratch.Add((nint)page);
             return;
         }
@@ -105,14 +131,31 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
         pool.Return(page);
     }
 
-    /// <summary>Neighbours become one run, because a range of keys often has its pages one after the other.</summary>
-    private void RetireFilePages(PageRun run)
+    private byte* CopyPage(PageRef reference, byte* page)
     {
-        var runs = _changes.RetiredFilePages;
-        if (runs.Count > 0 && runs[^1] is var last && last.First + last.Count == run.First)
-            runs[^1] = last with { Count = last.Count + run.Count };
+        var copy = pool.Rent(1);
+        Buffer.MemoryCopy(page, copy, Page.Bytes, Page.Bytes);
+        Track(copy);
+        if (Page.Type(copy) == PageType.Leaf)
+            Page.CopyNumber(copy) = 0;
+        if (!reference.IsScratch && Tree >= 0 && deltas.AreMade && Page.Type(copy) == PageType.Leaf)
+            deltas.Add(copy, Tree, reference, before: null);
         else
-            runs.Add(run);
+            Retire(reference);
+        return copy;
+    }
+
+    /// <summary>The delta's memory is retired, but its base stays in use if the copy becomes a delta again.</summary>
+    private byte* CopyDelta(byte* delta)
+    {
+        var reference = PageRef.ToDelta(delta);
+        var whole = space.ResolveBase(delta);
+        var copy = pool.Rent(1);
+        DeltaPage.Fold(copy, delta, whole);
+        Track(copy);
+        Retire(reference, 1);
+        deltas.Add(copy, Tree, DeltaPage.Base(delta).Reference, delta);
+        return copy;
     }
 
     private void Track(byte* page)

@@ -18,6 +18,13 @@ internal sealed unsafe class Cursor : IDisposable
     private readonly byte[] _upper;
     private byte[] _key = ArrayPool<byte>.Shared.Rent(Page.KeyBytesMax);
     private byte* _leaf;
+
+    /// <summary>The delta whose base is the current leaf; null if that is a whole leaf. Positions are in <see cref="_order"/> then.</summary>
+    private byte* _delta;
+
+    /// <summary>The entries of a delta and its base (<see cref="DeltaPage.Merge"/>).</summary>
+    private ushort[]? _order;
+    private int _count;
     private ushort* _slots;
     private byte* _ahead;
     private LeafReadAhead _readAhead;
@@ -39,6 +46,8 @@ internal sealed unsafe class Cursor : IDisposable
         get
         {
             CheckPosition();
+            if (_delta != null)
+                return _key.AsSpan(0, TreePage.CopyKey(PageAt(_at), IndexAt(_at), _key));
             return _key.AsSpan(0, _prefixLength + TreePage.CopyLeafSuffix(_leaf + _slots[_at], Page.Heads(_leaf)[_at], _key.AsSpan(_prefixLength)));
         }
     }
@@ -49,7 +58,7 @@ internal sealed unsafe class Cursor : IDisposable
         get
         {
             CheckPosition();
-            return TreePage.CellValue(_space, _leaf + _slots[_at]);
+            return TreePage.CellValue(_space, CellAt(_at));
         }
     }
 
@@ -59,7 +68,7 @@ internal sealed unsafe class Cursor : IDisposable
         get
         {
             CheckPosition();
-            return new StoredSet(_space, _leaf + _slots[_at]);
+            return new StoredSet(_space, CellAt(_at));
         }
     }
 
@@ -76,7 +85,7 @@ internal sealed unsafe class Cursor : IDisposable
             key = _upper;
         if (!IsWithinLeaf(key) && !Descend(key, toLast: false))
             return false;
-        _at = Math.Clamp(TreePage.LowerBound(_leaf, key, out _), _first, _end);
+        _at = Math.Clamp(LowerBound(key, out _), _first, _end);
         return _at < _end || NextLeaf();
     }
 
@@ -89,11 +98,11 @@ internal sealed unsafe class Cursor : IDisposable
     public bool Reach(ReadOnlySpan<byte> key, out bool isEqual)
     {
         isEqual = false;
-        if (_leaf == null || (_at = TreePage.LowerBound(_leaf, key, Math.Max(_at, 0), out isEqual)) == _end)
+        if (_leaf == null || (_at = LowerBoundSoon(key, Math.Max(_at, 0), out isEqual)) == _end)
         {
             if (!Descend(key, toLast: false))
                 return false;
-            _at = TreePage.LowerBound(_leaf, key, out isEqual);
+            _at = LowerBound(key, out isEqual);
         }
         return _at < _end || NextLeaf();
     }
@@ -128,7 +137,7 @@ internal sealed unsafe class Cursor : IDisposable
     {
         var key = _key;
         _key = [];
-        _leaf = null;
+        _leaf = _delta = null;
         (_first, _end) = (0, 0);
         if (key.Length > 0)
             ArrayPool<byte>.Shared.Return(key);
@@ -144,7 +153,7 @@ internal sealed unsafe class Cursor : IDisposable
     }
 
     private bool IsWithinLeaf(ReadOnlySpan<byte> key) =>
-        _leaf != null && Page.Count(_leaf) > 0 && TreePage.Compare(_leaf, Page.Count(_leaf) - 1, key) >= 0 && TreePage.Compare(_leaf, 0, key) <= 0;
+        _leaf != null && _count > 0 && TreePage.Compare(PageAt(_count - 1), IndexAt(_count - 1), key) >= 0 && TreePage.Compare(PageAt(0), IndexAt(0), key) <= 0;
 
     // Before the first move and after the end no position is valid, because there is no entry between the bounds.
     private void CheckPosition()
@@ -166,26 +175,77 @@ internal sealed unsafe class Cursor : IDisposable
             page = _space.ResolveNode(TreePage.Child(page, _index[_depth]));
         }
         _ahead = page;
-        Enter(page);
+        Enter(page, forward: false);
         return true;
     }
 
     /// <summary>Makes a leaf the current one, and finds the positions of the bounds in it.</summary>
-    private void Enter(byte* leaf)
+    private void Enter(byte* leaf, bool forward)
     {
+        if (Page.Type(leaf) == PageType.Delta)
+        {
+            EnterDelta(leaf, forward);
+            return;
+        }
+        _delta = null;
         _leaf = leaf;
+        _count = Page.Count(leaf);
         _slots = Page.Slots(leaf);
         var prefix = Page.Prefix(leaf);
         prefix.CopyTo(_key);
         _prefixLength = prefix.Length;
         _first = _lower.Length == 0 ? 0 : TreePage.LowerBound(leaf, _lower, out _);
-        _end = _upper.Length == 0 ? Page.Count(leaf) : TreePage.LowerBound(leaf, _upper, out _);
+        _end = _upper.Length == 0 ? _count : TreePage.LowerBound(leaf, _upper, out _);
+    }
+
+    /// <summary>
+    /// Makes a delta and its base the current leaf. Both stay what they are as long as the snapshot, also when another base takes the place of this one,
+    /// because entries that differ between the two are the delta's.
+    /// </summary>
+    private void EnterDelta(byte* delta, bool forward)
+    {
+        _delta = delta;
+        _leaf = forward ? _space.ResolveNextBase(delta, _readAhead.ReadsByCalls) : _space.ResolveBase(delta);
+        _count = DeltaPage.Merge(delta, _leaf, _order ??= new ushort[LeafFill.EntriesMax]);
+        _first = _lower.Length == 0 ? 0 : LowerBound(_lower, out _);
+        _end = _upper.Length == 0 ? _count : LowerBound(_upper, out _);
+    }
+
+    private byte* PageAt(int position) => _delta == null ? _leaf : DeltaPage.PageOf(_delta, _leaf, _order![position]);
+
+    private int IndexAt(int position) => _delta == null ? position : DeltaPage.IndexOf(_order![position]);
+
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private byte* CellAt(int position) => _delta == null ? _leaf + _slots[position] : Page.Cell(PageAt(position), IndexAt(position));
+
+    /// <summary>The position of the first entry of the current leaf with a key not less than the given one.</summary>
+    private int LowerBound(ReadOnlySpan<byte> key, out bool isEqual) =>
+        _delta == null ? TreePage.LowerBound(_leaf, key, out isEqual) : LowerBoundOfMerged(key, 0, out isEqual);
+
+    /// <summary>The same among the entries from one on; fast if it is not much greater.</summary>
+    private int LowerBoundSoon(ReadOnlySpan<byte> key, int from, out bool isEqual) =>
+        _delta == null ? TreePage.LowerBound(_leaf, key, from, out isEqual) : LowerBoundOfMerged(key, from, out isEqual);
+
+    private int LowerBoundOfMerged(ReadOnlySpan<byte> key, int from, out bool isEqual)
+    {
+        isEqual = false;
+        for (var to = _count; from < to;)
+        {
+            var middle = (from + to) >> 1;
+            var order = TreePage.Compare(PageAt(middle), IndexAt(middle), key);
+            isEqual |= order == 0;
+            if (order < 0)
+                from = middle + 1;
+            else
+                to = middle;
+        }
+        return from;
     }
 
     private bool NextLeaf()
     {
         // If the upper bound is within this leaf, nothing follows.
-        if (_end < Page.Count(_leaf) || !Step(forward: true))
+        if (_end < _count || !Step(forward: true))
             return false;
         _at = _first;
         return _at < _end;
@@ -224,7 +284,7 @@ internal sealed unsafe class Cursor : IDisposable
             _index[level] = forward ? 0 : Page.Count(page) - 1;
             page = Child(level, forward);
         }
-        Enter(page);
+        Enter(page, forward);
         // The processor fetches the next leaf while the caller reads this one.
         var parent = (byte*)_path[level];
         var next = _index[level] + 1;

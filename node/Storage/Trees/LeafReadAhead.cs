@@ -110,7 +110,7 @@ internal unsafe struct LeafReadAhead
         }
     }
 
-    private static PageRef Reference(byte* parent, int index) => PageLink.Load(TreePage.Child(parent, index));
+    private static PageRef Reference(byte* parent, int index) => PageSpace.FileReference(PageLink.Load(TreePage.Child(parent, index)));
 
     /// <summary>Whether the page of a child comes directly after that of the child before it.</summary>
     private static bool Follows(byte* parent, int index) => Reference(parent, index).Value == Reference(parent, index - 1).Value + Page.Bytes;

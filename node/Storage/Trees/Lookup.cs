@@ -25,8 +25,22 @@ internal static unsafe class Lookup
         var page = space.ResolveNode(&root->Link);
         while (Page.Type(page) == PageType.Branch)
             page = space.ResolveNode(TreePage.Child(page, TreePage.FindChild(page, key)));
-        var index = TreePage.LowerBound(page, key, out var found);
-        return found ? Page.Cell(page, index) : null;
+        return FindInLeaf(space, page, key);
+    }
+
+    /// <summary>The cell of a key in a leaf, or in a delta and its base: what the delta says of a key counts.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static byte* FindInLeaf(PageSpace space, byte* leaf, scoped ReadOnlySpan<byte> key)
+    {
+        if (Page.Type(leaf) == PageType.Delta)
+        {
+            var own = TreePage.LowerBound(leaf, key, out var isOwn);
+            if (isOwn)
+                return TreePage.IsDeleted(Page.Cell(leaf, own)) ? null : Page.Cell(leaf, own);
+            leaf = space.ResolveBase(leaf);
+        }
+        var index = TreePage.LowerBound(leaf, key, out var found);
+        return found ? Page.Cell(leaf, index) : null;
     }
 
     /// <summary>Begins to read the first page on the way to a key that is not in memory.</summary>

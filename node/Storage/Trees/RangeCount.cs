@@ -29,6 +29,8 @@ internal static unsafe class RangeCount
     private static ulong Below(PageSpace space, PageLink* link, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
         var page = space.ResolveNode(link);
+        if (Page.Type(page) == PageType.Delta)
+            return (ulong)DeltaPage.CountRange(space, page, from, to);
         var (first, end) = RangeRemoval.Entries(page, from, to);
         if (Page.Type(page) == PageType.Leaf)
             return (ulong)(end - first);
@@ -54,6 +56,8 @@ internal static unsafe class RangeCount
             var reference = PageLink.Load(&child->Link);
             if (!reference.IsScratch)
                 keys += child->Summary.Keys;
+            else if (reference.IsDelta)
+                keys += (ulong)DeltaPage.Keys(reference.Memory);
             else if (Page.Type(reference.Memory) == PageType.Leaf)
                 keys += Page.Count(reference.Memory);
             else

@@ -13,6 +13,10 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     private LeafReadAhead _readAhead;
     private ulong _removed;
 
+    /// <summary>Memory for a whole leaf. Of the thread, as in <see cref="Rebalancing"/>.</summary>
+    [ThreadStatic]
+    private static byte[]? _leaf;
+
     /// <summary>Removes the keys of a range, and returns their number. The tree's count is its owner's to change.</summary>
     public ulong Remove(TreeRoot* root, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
@@ -91,6 +95,8 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
         if (from.IsEmpty && to.IsEmpty)
             return true;
         var page = space.ResolveNode(link);
+        if (Page.Type(page) == PageType.Delta)
+            return DeltaPage.CountRange(space, page, from, to) > 0;
         var (first, end) = Entries(page, from, to);
         if (Page.Type(page) == PageType.Leaf)
             return first < end;
@@ -142,11 +148,28 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     {
         var page = space.ResolveNode(link);
         pages.Settle(link->Reference, page);
-        if (Page.Type(page) == PageType.Leaf)
+        if (Page.Type(page) == PageType.Delta)
+            DropDelta(page);
+        else if (Page.Type(page) == PageType.Leaf)
             RemoveValues(page, 0, Page.Count(page));
         else
             DropChildren(page, height, 0, Page.Count(page));
         pages.Retire(link->Reference);
+    }
+
+    /// <summary>Counts the entries of a delta's whole leaf as removed, and retires their runs and trees. The base is read only if there may be any.</summary>
+    private void DropDelta(byte* delta)
+    {
+        if (!DeltaPage.WholeHasReferences(delta))
+        {
+            _removed += (ulong)DeltaPage.Keys(delta);
+            return;
+        }
+        fixed (byte* buffer = _leaf ??= GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true))
+        {
+            var leaf = pages.Whole(delta, buffer);
+            RemoveValues(leaf, 0, Page.Count(leaf));
+        }
     }
 
     /// <summary>Retires all pages and runs below some children of a branch, whose references are final.</summary>

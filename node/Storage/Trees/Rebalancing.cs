@@ -14,8 +14,8 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     private const int UsedMin = Page.BodyBytes / 4;
 
     /// <summary>
-    /// Memory for copies of two pages while these are rewritten. Of the thread: a node has hundreds of stores with seven trees each, most of which rest, and
-    /// few writers. Nothing is in a copy from one operation to the next.
+    /// Memory for copies of pages while these are rewritten. Of the thread: a node has hundreds of stores with seven trees each, most of which rest, and few
+    /// writers. Nothing is in a copy from one operation to the next.
     /// </summary>
     [ThreadStatic]
     private static byte[]? _copies;
@@ -139,7 +139,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
 
     /// <summary>Whether <see cref="Shrink"/> may change the path's page at this level.</summary>
     public bool IsUnderfull(int level) => path.PageAt(level) is var page
-        && (level == 0 ? Page.Type(page) == PageType.Branch && Page.Count(page) == 1 : Page.Used(page) < UsedMin);
+        && (level == 0 ? Page.Type(page) == PageType.Branch && Page.Count(page) == 1 : Used(page) < UsedMin);
 
     /// <summary>
     /// The length of the prefix for the leaf that a key begins behind another one: what that leaf's keys have in common with it, because the next keys probably
@@ -153,12 +153,17 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     {
         get
         {
-            fixed (byte* copies = _copies ??= GC.AllocateUninitializedArray<byte>(2 * Page.Bytes, pinned: true))
+            fixed (byte* copies = _copies ??= GC.AllocateUninitializedArray<byte>(3 * Page.Bytes, pinned: true))
                 return copies;
         }
     }
 
     private static byte* SecondCopy => FirstCopy + Page.Bytes;
+
+    private static byte* ThirdCopy => FirstCopy + (2 * Page.Bytes);
+
+    /// <summary>The bytes that a page uses, or that the whole leaf uses of which it is a delta.</summary>
+    private static int Used(byte* page) => Page.Type(page) == PageType.Delta ? DeltaPage.WholeUsed(page) : Page.Used(page);
 
     private static byte* CopyOf(byte* page)
     {
@@ -169,9 +174,9 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
 
     private void Rebuild(byte* page, int prefixMax)
     {
-        var appended = Page.Appended(page);
+        var (appended, copyNumber) = (Page.Appended(page), Page.CopyNumber(page));
         TreePage.Rebuild(page, CopyOf(page), 0, Page.Count(page), prefixMax);
-        Page.Appended(page) = appended;
+        (Page.Appended(page), Page.CopyNumber(page)) = (appended, copyNumber);
     }
 
     /// <summary>
@@ -182,7 +187,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     private bool TryRedistribute(byte* parent, int left, int asked, int index, ReadOnlySpan<byte> key, int bytes)
     {
         var sibling = space.ResolveNode(TreePage.Child(parent, asked));
-        if (Page.BodyBytes - Page.Used(sibling) < bytes + (Page.BodyBytes / 8))
+        if (Page.BodyBytes - Used(sibling) < bytes + (Page.BodyBytes / 8))
             return false;
         byte* one = pages.OwnChild(parent, left), other = pages.OwnChild(parent, left + 1);
         Span<byte> separator = stackalloc byte[Page.KeyBytesMax];
@@ -307,7 +312,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         pages.Settle(TreePage.Child(parent, index)->Reference, left);
         pages.Settle(rightReference, right);
         var joined = SecondCopy;
-        if (!PageSplit.TryMerge(left, right, separator, joined))
+        if (!PageSplit.TryMerge(pages.Whole(left, FirstCopy), pages.Whole(right, ThirdCopy), separator, joined))
             return false;
         left = pages.OwnChild(parent, index);
         // Keep the fields that tie the page to its batch.

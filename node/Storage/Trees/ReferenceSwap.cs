@@ -11,12 +11,17 @@ namespace KvCluster.Storage.Trees;
 /// retires anything by its references (<see cref="BatchPages.Settle"/>), so no batch after the beginning makes a page with one. Each page that is not visited
 /// yet is waiting, or is reached through one that waits. So that these stay valid, scratch pages are not returned to the pool meanwhile, except those of
 /// dropped batches, which <see cref="Forget"/> removes first.
+/// <para>
+/// Younger deltas whose base is that of a delta which the checkpoint has folded get the page into which it was folded as their base. They say the same over
+/// either, because they have all keys of the folded one (<see cref="LeafDifference"/>).
+/// </para>
 /// </remarks>
 /// <param name="space">Resolves references.</param>
 /// <param name="batchPlaced">The checkpoint has placed the pages of this batch and of earlier ones.</param>
 /// <param name="batchLast">The last batch before the swap.</param>
 /// <param name="revision">The checkpoint's revision, which differs from that of any other swap.</param>
-internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, ulong batchLast, ulong revision)
+/// <param name="folded">The deltas that the checkpoint has folded.</param>
+internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, ulong batchLast, ulong revision, FoldedDeltas folded)
 {
     /// <summary>Marks a younger page as visited in place of its location, from which bit 0 distinguishes it.</summary>
     private readonly PageRef _visited = new((revision << 1) | 1);
@@ -95,13 +100,18 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
             var page = pages[--left];
             if (!IsPlaced((byte*)page))
                 continue;
-            batch.RetiredFilePages.Add(PlaceOf(page));
+            // The place of a delta is the base of a younger one, or among the bases that were dropped.
+            if (Page.Type((byte*)page) != PageType.Delta)
+                batch.RetiredFilePages.Add(PlaceOf(page));
             pages[left] = pages[^1];
             pages.RemoveAt(pages.Count - 1);
         }
         _retiredLeft = (batch.Root.Batch, left);
         if (left > 0)
             return false;
+        countMax -= batch.DroppedBases.Count;
+        for (var dropped = 0; dropped < batch.DroppedBases.Count; dropped++)
+            batch.DroppedBases[dropped] = folded.PlaceOf(batch.DroppedBases[dropped]);
         _batchRetired = batch.Root.Batch;
         return true;
     }
@@ -112,6 +122,8 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
         if (Page.Placed(page) == _visited)
             return 0;
         Page.Placed(page) = _visited;
+        if (Page.Type(page) == PageType.Delta && folded.TryFind(DeltaPage.Base(page).Reference.Number, out var older))
+            DeltaPage.StoreBase(page, PageLink.ToPlaced(older));
         if (!TreePage.HasReferences(page))
             return 0;
         for (var i = 0; i < Page.Count(page); i++)
@@ -122,7 +134,7 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
             var target = space.Locate(link->Reference);
             if (IsPlaced(target))
                 TreePage.StorePlaced(page, link, target);
-            else if (TreePage.HasReferences(target))
+            else if (link->Reference.IsDelta || TreePage.HasReferences(target))
                 _waiting.Add((nint)target);
         }
         return Page.Count(page);

@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 
@@ -22,6 +23,11 @@ internal unsafe struct RemovalPages(PageSpace space)
     private void Read(PageLink* link, int height, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
         var page = space.ResolveNode(link);
+        if (Page.Type(page) == PageType.Delta)
+        {
+            ReadTreesOfDelta(page, from, to);
+            return;
+        }
         var (first, end) = RangeRemoval.Entries(page, from, to);
         if (height == 0)
         {
@@ -39,15 +45,36 @@ internal unsafe struct RemovalPages(PageSpace space)
         }
     }
 
+    /// <summary>The same in the whole leaf of which a page is a delta.</summary>
+    [SkipLocalsInit]
+    private void ReadTreesOfDelta(byte* delta, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    {
+        if (!DeltaPage.WholeHasReferences(delta))
+            return;
+        var whole = space.ResolveBase(delta);
+        Span<ushort> order = stackalloc ushort[LeafFill.EntriesMax];
+        foreach (var entry in order[..DeltaPage.Merge(delta, whole, order)])
+        {
+            var (page, index) = ((nint)DeltaPage.PageOf(delta, whole, entry), DeltaPage.IndexOf(entry));
+            var isInRange = (from.IsEmpty || TreePage.Compare((byte*)page, index, from) >= 0) && (to.IsEmpty || TreePage.Compare((byte*)page, index, to) < 0);
+            if (isInRange && TreePage.HasTree((byte*)page, index))
+                ReadTree((byte*)page, index);
+        }
+    }
+
     /// <summary>Reads the branches of the large sets in a leaf.</summary>
     private void ReadTrees(byte* leaf, int first, int end)
     {
         for (var index = first; Page.LeafHasReferences(leaf) && index < end; index++)
         {
-            if (!TreePage.HasTree(leaf, index))
-                continue;
-            var tree = TreePage.CellTree(Page.Cell(leaf, index));
-            Read(&tree, default, default);
+            if (TreePage.HasTree(leaf, index))
+                ReadTree(leaf, index);
         }
+    }
+
+    private void ReadTree(byte* leaf, int index)
+    {
+        var tree = TreePage.CellTree(Page.Cell(leaf, index));
+        Read(&tree, default, default);
     }
 }

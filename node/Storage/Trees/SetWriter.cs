@@ -36,10 +36,10 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
     /// <summary>Adds a member; false if it was there.</summary>
     public bool Add(TreeRoot* sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member, Etag etag)
     {
-        var index = keys.Find(sets, key, out var found);
-        if (found && TreePage.HasTree(keys.Leaf, index))
-            return AddToTree(sets, index, member, etag);
-        var small = found ? new SetValue(TreePage.Value(space, keys.Leaf, index)) : default;
+        var cell = keys.Find(sets, key);
+        if (cell != null && TreePage.CellHasTree(cell))
+            return AddToTree(sets, key, cell, member, etag);
+        var small = cell == null ? default : new SetValue(TreePage.CellValue(space, cell));
         var at = small.LowerBound(member, out var isThere);
         if (isThere)
             return false;
@@ -53,12 +53,12 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
     /// <summary>Removes a member; false if it was not there.</summary>
     public bool Remove(TreeRoot* sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member, Etag etag)
     {
-        var index = keys.Find(sets, key, out var found);
-        if (!found)
+        var cell = keys.Find(sets, key);
+        if (cell == null)
             return false;
-        if (TreePage.HasTree(keys.Leaf, index))
-            return RemoveFromTree(sets, key, index, member, etag);
-        var small = new SetValue(TreePage.Value(space, keys.Leaf, index));
+        if (TreePage.CellHasTree(cell))
+            return RemoveFromTree(sets, key, cell, member, etag);
+        var small = new SetValue(TreePage.CellValue(space, cell));
         var at = small.LowerBound(member, out var isThere);
         if (!isThere)
             return false;
@@ -72,12 +72,12 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
     /// <summary>Removes the members before one; empty: all, and the set with them. Returns how many there were.</summary>
     public ulong RemoveBefore(TreeRoot* sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> end, Etag etag)
     {
-        var index = keys.Find(sets, key, out var found);
-        if (!found)
+        var cell = keys.Find(sets, key);
+        if (cell == null)
             return 0;
-        var set = new SetValue(TreePage.Value(space, keys.Leaf, index));
-        if (!end.IsEmpty && TreePage.HasTree(keys.Leaf, index))
-            return RemoveFromTreeBefore(sets, key, index, end, etag);
+        var set = new SetValue(TreePage.CellValue(space, cell));
+        if (!end.IsEmpty && TreePage.CellHasTree(cell))
+            return RemoveFromTreeBefore(sets, key, end, etag);
         var removed = end.IsEmpty ? set.Count : (ulong)set.LowerBound(end, out _);
         if (removed == set.Count)
         {
@@ -103,37 +103,35 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
         _root = tree.Link.Reference;
     }
 
-    private bool AddToTree(TreeRoot* sets, int index, ReadOnlySpan<byte> member, Etag etag)
+    private bool AddToTree(TreeRoot* sets, ReadOnlySpan<byte> key, byte* cell, ReadOnlySpan<byte> member, Etag etag)
     {
-        var tree = Open(keys.Leaf, index);
-        members.Find(&tree, member, out var isThere);
-        if (isThere)
+        var tree = Open(cell);
+        if (members.Find(&tree, member) != null)
             return false;
-        var leaf = keys.OwnLeaf(sets);
-        tree = Open(leaf, index);
+        var leaf = keys.OwnLeaf(sets, key, out var index);
+        tree = Open(Page.Cell(leaf, index));
         members.Put(&tree, member, default, default);
         Store(leaf, index, tree, etag);
         return true;
     }
 
-    private bool RemoveFromTree(TreeRoot* sets, ReadOnlySpan<byte> key, int index, ReadOnlySpan<byte> member, Etag etag)
+    private bool RemoveFromTree(TreeRoot* sets, ReadOnlySpan<byte> key, byte* cell, ReadOnlySpan<byte> member, Etag etag)
     {
-        var tree = Open(keys.Leaf, index);
-        members.Find(&tree, member, out var isThere);
-        if (!isThere)
+        var tree = Open(cell);
+        if (members.Find(&tree, member) == null)
             return false;
-        var leaf = keys.OwnLeaf(sets);
-        tree = Open(leaf, index);
+        var leaf = keys.OwnLeaf(sets, key, out var index);
+        tree = Open(Page.Cell(leaf, index));
         members.Delete(&tree, member);
         StoreSmaller(sets, key, leaf, index, tree, etag);
         return true;
     }
 
-    private ulong RemoveFromTreeBefore(TreeRoot* sets, ReadOnlySpan<byte> key, int index, ReadOnlySpan<byte> end, Etag etag)
+    private ulong RemoveFromTreeBefore(TreeRoot* sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> end, Etag etag)
     {
         // The leaf is copied first, because only the copy has the final references.
-        var leaf = keys.OwnLeaf(sets);
-        var tree = Open(leaf, index);
+        var leaf = keys.OwnLeaf(sets, key, out var index);
+        var tree = Open(Page.Cell(leaf, index));
         var removed = members.DeleteRange(&tree, default, end);
         if (removed > 0)
             StoreSmaller(sets, key, leaf, index, tree, etag);
@@ -157,10 +155,10 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
     }
 
     /// <summary>The tree of an entry. The path in the last set is kept if this is the same one.</summary>
-    private TreeRoot Open(byte* leaf, int index)
+    private TreeRoot Open(byte* cell)
     {
-        var tree = TreePage.CellTree(Page.Cell(leaf, index));
-        tree.Count = new SetValue(TreePage.Value(space, leaf, index)).Count;
+        var tree = TreePage.CellTree(cell);
+        tree.Count = new SetValue(TreePage.CellValue(space, cell)).Count;
         if (_root != tree.Link.Reference)
             members.Forget();
         _root = tree.Link.Reference;

@@ -220,7 +220,7 @@ internal sealed unsafe class StoreWalk
     {
         var isInSet = members is not null || (_path.TryPeek(out var parent) && parent.IsInSet);
         Touch(link, _reached);
-        var page = _space.Locate(link.Reference);
+        var page = link.Reference.IsDelta ? Fold(link.Reference.Memory, out var fold) : WholeOf(link.Reference, out fold);
         var isLeaf = Page.Type(page) == PageType.Leaf;
         if ((!isLeaf && (Page.Type(page) != PageType.Branch || Page.Count(page) == 0)) || _path.Count == 2 * PageStructure.DepthMax)
             throw new CorruptStoreException($"The page at {link.Reference} is not valid at level {_path.Count + 1} of a tree: "
@@ -248,11 +248,33 @@ internal sealed unsafe class StoreWalk
             Members = members,
             IsInSet = isInSet,
             HasSets = isLeaf && !isInSet && _tree == (int)TreeId.Sets,
+            Fold = fold,
         };
+        if (link.Reference.IsDelta && keys.Length != DeltaPage.Keys(link.Reference.Memory))
+            throw new CorruptStoreException($"The delta at {link.Reference} has {keys.Length} keys, but records {DeltaPage.Keys(link.Reference.Memory)}.");
         // In a leaf only sets and cells that refer to other pages need another look.
         if (!entered.HasSets && !TreePage.HasReferences(page))
             entered.Next = entered.Count;
         _path.Push(entered);
+    }
+
+    private byte* WholeOf(PageRef reference, out byte[]? fold)
+    {
+        fold = null;
+        return _space.Locate(reference);
+    }
+
+    /// <summary>The whole leaf of a delta. Its base is reached by it, and by nothing else.</summary>
+    private byte* Fold(byte* delta, out byte[]? fold)
+    {
+        var link = DeltaPage.Base(delta);
+        Touch(link, _reached);
+        fold = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
+        fixed (byte* page = fold)
+        {
+            DeltaPage.Fold(page, delta, _space.Locate(link.Reference));
+            return page;
+        }
     }
 
     /// <summary>
@@ -281,6 +303,9 @@ internal sealed unsafe class StoreWalk
         public byte[]? Upper { get; } = upper;
 
         public byte[][] Separators { get; } = separators;
+
+        /// <summary>Keeps the memory of a delta's whole leaf alive.</summary>
+        public byte[]? Fold { get; init; }
 
         /// <summary>Index of the next entry.</summary>
         public int Next { get; set; }

@@ -15,6 +15,10 @@ internal sealed unsafe class TreeWriter
     private readonly TreePath _path = new();
     private readonly Rebalancing _rebalancing;
     private readonly RangeRemoval _removal;
+    private readonly int _tree;
+
+    /// <summary>Where <see cref="Find"/> has found the key in the path's leaf; -1 if that is a delta.</summary>
+    private int _found;
 
     /// <summary>
     /// The last insertions, as far as each was directly behind the one before it in the same leaf: the leaf, the index of the last, their number.
@@ -22,15 +26,15 @@ internal sealed unsafe class TreeWriter
     private (nint Leaf, int Index, int Count) _run;
 
     /// <summary>For all batches of a store.</summary>
-    public TreeWriter(PageSpace space, BatchPages pages)
+    /// <param name="space">Resolves references.</param>
+    /// <param name="pages">The pages of the open batch.</param>
+    /// <param name="tree">The tree, as in <see cref="BatchPages.Tree"/>.</param>
+    public TreeWriter(PageSpace space, BatchPages pages, int tree)
     {
-        (_space, _pages) = (space, pages);
+        (_space, _pages, _tree) = (space, pages, tree);
         _rebalancing = new Rebalancing(space, pages, _path);
         _removal = new RangeRemoval(space, pages);
     }
-
-    /// <summary>The leaf to which <see cref="Find"/> has led; undefined in an empty tree.</summary>
-    public byte* Leaf => _path.Leaf;
 
     /// <summary>Searches from the root since the store was opened. A key of the path's leaf needs none.</summary>
     public long Descents { get; private set; }
@@ -93,10 +97,9 @@ internal sealed unsafe class TreeWriter
     /// <summary>Removes a key; returns whether it existed.</summary>
     public bool Delete(TreeRoot* root, ReadOnlySpan<byte> key)
     {
-        var index = Find(root, key, out var found);
-        if (!found)
+        if (Find(root, key) == null)
             return false;
-        var leaf = OwnLeaf(root);
+        var leaf = OwnLeaf(root, key, out var index);
         RemoveEntry(root, leaf, index);
         if (_rebalancing.Shrink(root, _path.LeafLevel))
             _path.Clear();
@@ -108,6 +111,7 @@ internal sealed unsafe class TreeWriter
     {
         if (!to.IsEmpty && from.SequenceCompareTo(to) >= 0)
             return 0;
+        _pages.Tree = _tree;
         _path.Clear();
         var removed = _removal.Remove(root, from, to);
         root->Count -= removed;
@@ -124,33 +128,55 @@ internal sealed unsafe class TreeWriter
         _removal.EndOfPart(root, from, to, ref allowance, buffer);
 
     /// <summary>
-    /// Makes the path lead to the leaf of a key, and returns the key's position there. Nothing is copied. In an empty tree the path is empty.
+    /// Makes the path lead to the leaf of a key, and returns the key's cell there; null if there is none. Nothing is copied. In an empty tree the path is
+    /// empty.
     /// </summary>
-    public int Find(TreeRoot* root, ReadOnlySpan<byte> key, out bool found)
+    public byte* Find(TreeRoot* root, ReadOnlySpan<byte> key)
     {
-        if (!_path.Covers(key))
-        {
-            _path.Clear();
-            found = false;
-            if (root->Link.Reference.IsNone)
-                return 0;
-            Descents++;
-            var page = _space.ResolveNode(&root->Link);
-            for (_path.Begin(page); Page.Type(page) == PageType.Branch;)
-            {
-                var index = TreePage.FindChild(page, key);
-                page = _space.ResolveNode(TreePage.Child(page, index));
-                _path.Descend(index, page);
-            }
-        }
-        return TreePage.LowerBound(_path.Leaf, key, out found);
+        GoTo(root, key);
+        _found = -1;
+        if (_path.IsEmpty)
+            return null;
+        var leaf = _path.Leaf;
+        if (Page.Type(leaf) == PageType.Delta)
+            return Lookup.FindInLeaf(_space, leaf, key);
+        _found = TreePage.LowerBound(leaf, key, out var found);
+        return found ? Page.Cell(leaf, _found) : null;
     }
 
-    /// <summary>Copies the pages of the path that this batch does not own yet, and returns the leaf.</summary>
-    public byte* OwnLeaf(TreeRoot* root)
+    /// <summary>
+    /// Copies the pages of the path that this batch does not own yet, and returns the leaf, and the position there of the key that <see cref="Find"/> has
+    /// found.
+    /// </summary>
+    public byte* OwnLeaf(TreeRoot* root, ReadOnlySpan<byte> key, out int index)
+    {
+        var leaf = OwnLeaf(root);
+        index = _found >= 0 ? _found : TreePage.LowerBound(leaf, key, out _);
+        return leaf;
+    }
+
+    private byte* OwnLeaf(TreeRoot* root)
     {
         OwnTo(root, _path.LeafLevel);
         return _path.Leaf;
+    }
+
+    /// <summary>Makes the path lead to the leaf of a key.</summary>
+    private void GoTo(TreeRoot* root, ReadOnlySpan<byte> key)
+    {
+        if (_path.Covers(key))
+            return;
+        _path.Clear();
+        if (root->Link.Reference.IsNone)
+            return;
+        Descents++;
+        var page = _space.ResolveNode(&root->Link);
+        for (_path.Begin(page); Page.Type(page) == PageType.Branch;)
+        {
+            var index = TreePage.FindChild(page, key);
+            page = _space.ResolveNode(TreePage.Child(page, index));
+            _path.Descend(index, page);
+        }
     }
 
     private static void Fill(Span<byte> place, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
@@ -182,6 +208,7 @@ internal sealed unsafe class TreeWriter
     private byte* MakePlace(TreeRoot* root, ReadOnlySpan<byte> key, int bytes, int inlineBytes, out int index, out bool isSame)
     {
         isSame = false;
+        _pages.Tree = _tree;
         var hasShared = false;
         while (true)
         {
@@ -219,7 +246,7 @@ internal sealed unsafe class TreeWriter
     private void MergeNextTo(TreeRoot* root, ReadOnlySpan<byte> key)
     {
         do
-            Find(root, key, out _);
+            GoTo(root, key);
         while (!_path.IsEmpty && MergeOne(root));
     }
 
@@ -248,6 +275,7 @@ internal sealed unsafe class TreeWriter
         if (_path.Covers(key))
             return OwnLeaf(root);
         Descents++;
+        _pages.Tree = _tree;
         var page = OwnRoot(root);
         _path.Begin(page);
         for (_path.Own(page); Page.Type(page) == PageType.Branch; _path.Own(page))
@@ -261,6 +289,7 @@ internal sealed unsafe class TreeWriter
 
     private void OwnTo(TreeRoot* root, int levelLast)
     {
+        _pages.Tree = _tree;
         for (var level = _path.OwnedLevels; level <= levelLast; level++)
             _path.Own(level == 0 ? OwnRoot(root) : _pages.OwnChild(_path.PageAt(level - 1), _path.ChildAt(level - 1)));
     }

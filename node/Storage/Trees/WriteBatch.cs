@@ -18,13 +18,13 @@ internal sealed unsafe class WriteBatch
     private readonly TreeRoot[] _trees = GC.AllocateArray<TreeRoot>(StoreRoot.TreesMax, pinned: true);
 
     /// <summary>The store's only batch, which is reopened for each transaction.</summary>
-    public WriteBatch(PageSpace space, ScratchPool pool)
+    public WriteBatch(PageSpace space, ScratchPool pool, LeafDeltas deltas)
     {
         _space = space;
-        _pages = new BatchPages(space, pool);
+        _pages = new BatchPages(space, pool, deltas);
         for (var tree = 0; tree < _writers.Length; tree++)
-            _writers[tree] = new TreeWriter(space, _pages);
-        _sets = new SetWriter(space, Writer(TreeId.Sets), new TreeWriter(space, _pages));
+            _writers[tree] = new TreeWriter(space, _pages, tree);
+        _sets = new SetWriter(space, Writer(TreeId.Sets), new TreeWriter(space, _pages, tree: -1));
     }
 
     /// <summary>Whether the batch is open for changes.</summary>
@@ -127,11 +127,9 @@ internal sealed unsafe class WriteBatch
     public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
         CheckOpenAndKey(key);
-        var writer = Writer(tree);
-        var index = writer.Find(Root(tree), key, out var found);
-        // In an empty tree, whose path has no leaf, nothing is found.
-        value = found ? TreePage.Value(_space, writer.Leaf, index) : default;
-        return found;
+        var cell = Writer(tree).Find(Root(tree), key);
+        value = cell == null ? default : TreePage.CellValue(_space, cell);
+        return cell != null;
     }
 
     /// <summary>
@@ -177,10 +175,9 @@ internal sealed unsafe class WriteBatch
     public bool TryGetSet(ReadOnlySpan<byte> key, out StoredSet set)
     {
         CheckOpenAndKey(key);
-        var writer = Writer(TreeId.Sets);
-        var index = writer.Find(Root(TreeId.Sets), key, out var found);
-        set = found ? new StoredSet(_space, Page.Cell(writer.Leaf, index)) : default;
-        return found;
+        var cell = Writer(TreeId.Sets).Find(Root(TreeId.Sets), key);
+        set = cell == null ? default : new StoredSet(_space, cell);
+        return cell != null;
     }
 
     /// <summary>Iterates over a tree's keys within bounds as this batch sees them. The batch must not change before the cursor is disposed.</summary>
@@ -195,6 +192,7 @@ internal sealed unsafe class WriteBatch
     {
         Invariant.Check(IsOpen, $"A batch that is not open was sealed as {etag}.");
         IsOpen = false;
+        _pages.Seal(Root(default));
         _pages.Changes.Root = new StoreRoot(etag, ShardTime, WallTime, _pages.Number, [.. _trees]);
         return _pages.Changes;
     }

@@ -11,14 +11,15 @@ public sealed class CheckpointCrashTests
 {
     /// <summary>Crashes at every call of three checkpoints in turn, so that both meta pages and reused pages are hit.</summary>
     [Theory]
-    [InlineData((int)UnsyncedWrites.Dropped)]
-    [InlineData((int)UnsyncedWrites.Torn)]
-    public void Crash_AtEveryCallOfACheckpoint_LeavesTheOldOrTheNewState(int unsynced)
+    [InlineData((int)UnsyncedWrites.Dropped, false)]
+    [InlineData((int)UnsyncedWrites.Torn, false)]
+    [InlineData((int)UnsyncedWrites.Torn, true)]
+    public void Crash_AtEveryCallOfACheckpoint_LeavesTheOldOrTheNewState(int unsynced, bool withDeltas)
     {
         for (var rounds = 1; rounds <= 4; rounds++)
         {
             var calls = 0;
-            while (CrashAt(calls + 1, rounds, (UnsyncedWrites)unsynced))
+            while (CrashAt(calls + 1, rounds, (UnsyncedWrites)unsynced, withDeltas))
                 calls++;
             Assert.True(calls > 5, $"The checkpoint after {rounds} others took {calls} calls.");
         }
@@ -29,7 +30,7 @@ public sealed class CheckpointCrashTests
     [InlineData((int)UnsyncedWrites.Reordered)]
     [Trait("Turn", "5")]
     public void Crash_AtEveryCallOfACheckpointInOtherModes_LeavesTheOldOrTheNewState(int unsynced) =>
-        Crash_AtEveryCallOfACheckpoint_LeavesTheOldOrTheNewState(unsynced);
+        Crash_AtEveryCallOfACheckpoint_LeavesTheOldOrTheNewState(unsynced, withDeltas: false);
 
     [Fact]
     public void Crash_DuringCreation_LeavesNoFileOrAWholeOne()
@@ -60,13 +61,15 @@ public sealed class CheckpointCrashTests
         Assert.True(call > 3, $"Creation took {call} calls.");
     }
 
-    [Fact]
-    public void DiskFull_AtEveryWriteOfACheckpoint_PutsItOff() => Seeds.Run(2, random =>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void DiskFull_AtEveryWriteOfACheckpoint_PutsItOff(bool withDeltas) => Seeds.Run(2, random =>
     {
         var refused = 0;
         for (var capacityPages = 0; capacityPages < 60; capacityPages += 3)
         {
-            using var store = new ModelStore();
+            using var store = new ModelStore(Options(withDeltas));
             Fill(store, random, 400);
             store.Checkpoint();
             Fill(store, random, 400);
@@ -94,11 +97,15 @@ public sealed class CheckpointCrashTests
         Assert.True(refused > 0, "No checkpoint met the full disk.");
     });
 
-    private static bool CrashAt(int call, int rounds, UnsyncedWrites unsynced)
+    /// <summary>Checkpoints that fold deltas take both meta pages where the one before has much.</summary>
+    private static PageStoreOptions Options(bool withDeltas) =>
+        new() { MapBytes = 1L << 30, DeltaBytesMax = withDeltas ? ScratchPool.BlockBytesMax : 0, OlderBytesMax = 0 };
+
+    private static bool CrashAt(int call, int rounds, UnsyncedWrites unsynced, bool withDeltas)
     {
         var random = new Random(rounds);
         // Short writes, so that a checkpoint has many.
-        using var store = new ModelStore(new PageStoreOptions { MapBytes = 1L << 30, WriteBytes = 64 << 10 });
+        using var store = new ModelStore(Options(withDeltas) with { WriteBytes = 64 << 10 });
         for (var round = 0; round < rounds; round++)
         {
             Fill(store, random, 120);

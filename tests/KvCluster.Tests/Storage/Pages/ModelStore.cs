@@ -11,7 +11,7 @@ namespace KvCluster.Tests.Storage.Pages;
 internal sealed class ModelStore : IDisposable
 {
     public static readonly TreeId[] Trees = [TreeId.Kv, TreeId.Expiry, TreeId.Sessions];
-    private const string Path = "data";
+    public const string Path = "data";
     private readonly List<ModelState> _sealed = [];
     private readonly List<(ReadSnapshot Snapshot, ModelState State)> _readers = [];
     private ModelState _published;
@@ -159,7 +159,8 @@ internal sealed class ModelStore : IDisposable
         _checkpoint = null;
         foreach (var root in Store.Roots.Unpublished.Select(batch => batch.Root).Append(Store.Roots.Published))
             CheckPlaced(root, checkpoint.Root.Batch);
-        (_checkpointedBefore, _checkpointed) = (_checkpointed, state);
+        // A checkpoint that takes both meta pages leaves no state before it.
+        (_checkpointedBefore, _checkpointed) = (checkpoint.MetaAgain is null ? _checkpointed : state, state);
         Assert.Equal(CoverageOf(state.Etag), Store.Covered);
         Assert.Equal(_checkpointedBefore.Etag, Store.CoveredByOlderMeta.Etag);
         Store.Verify();
@@ -283,7 +284,7 @@ internal sealed class ModelStore : IDisposable
             var page = Store.Space.Locate(reference);
             Assert.True(
                 Page.Batch(page) > batchPlaced, $"The root of batch {root.Batch} reaches a page of batch {Page.Batch(page)} in memory, which is in the file.");
-            for (var i = 0; i < Page.Count(page) && Page.Type(page) is PageType.Branch or PageType.Leaf; i++)
+            for (var i = 0; i < Page.Count(page) && Page.Type(page) is PageType.Branch or PageType.Leaf or PageType.Delta; i++)
             {
                 var child = TreePage.Reference(page, i);
                 if (child is not null)

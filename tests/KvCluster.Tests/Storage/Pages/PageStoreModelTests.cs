@@ -11,12 +11,38 @@ public sealed class PageStoreModelTests
 {
     [Theory]
     [MemberData(nameof(KeyProfile.NamesOfSmall), MemberType = typeof(KeyProfile))]
-    public void RandomOperations_MatchTheModel(string profile) => Seeds.Run(3, random =>
+    public void RandomOperations_MatchTheModel(string profile) =>
+        Seeds.Run(3, random => RunSteps(
+            profile, random, new PageStoreOptions { MapBytes = 1L << 30, StepPages = 1 << random.Next(12) }, keysBefore: 0, changesMax: 120));
+
+    /// <summary>
+    /// Over trees with deltas of every size, some of which become whole leaves without need. Batches are small beside the tree, so that leaves change a little,
+    /// again and again, also while checkpoints fold what they were.
+    /// </summary>
+    [Theory]
+    [MemberData(nameof(KeyProfile.NamesOfSmall), MemberType = typeof(KeyProfile))]
+    [MemberData(nameof(KeyProfile.NamesOfLarge), MemberType = typeof(KeyProfile))]
+    public void RandomOperations_OverDeltas_MatchTheModel(string profile) => Seeds.Run(3, random => RunSteps(profile, random, new PageStoreOptions
     {
-        using var store = new ModelStore(new PageStoreOptions { MapBytes = 1L << 30, StepPages = 1 << random.Next(12) });
+        MapBytes = 1L << 30,
+        StepPages = 1 << random.Next(12),
+        DeltaBytesMax = 256 << random.Next(5),
+        OlderBytesMax = random.Next(2) * long.MaxValue,
+        StaysWhole = () => random.Next(8) == 0,
+    }, keysBefore: 1_500, changesMax: 12));
+
+    private static void RunSteps(string profile, Random random, PageStoreOptions options, int keysBefore, int changesMax)
+    {
+        using var store = new ModelStore(options);
         var keys = KeyProfile.Of(profile);
+        if (keysBefore > 0)
+        {
+            store.Batch(batch => Fill(batch, keys, random, keysBefore));
+            store.Publish();
+            store.Checkpoint();
+        }
         for (var step = 0; step < 250; step++)
-            Step(store, keys, random);
+            Step(store, keys, random, changesMax);
         store.Publish();
         store.EndCheckpoint();
         while (store.Readers > 0)
@@ -26,7 +52,7 @@ public sealed class PageStoreModelTests
         store.Reopen();
         store.CheckPublished();
         store.Store.Verify();
-    });
+    }
 
     [Theory]
     [MemberData(nameof(KeyProfile.NamesOfLarge), MemberType = typeof(KeyProfile))]
@@ -274,12 +300,12 @@ public sealed class PageStoreModelTests
         Assert.True(store.Store.Covered.Etag <= bound, $"The checkpoint covers {store.Store.Covered.Etag}, beyond {bound}.");
     }
 
-    private static void Step(ModelStore store, KeyProfile keys, Random random)
+    private static void Step(ModelStore store, KeyProfile keys, Random random, int changesMax)
     {
         switch (random.Next(100))
         {
             case < 45:
-                store.Batch(batch => Change(batch, keys, random, random.Next(1, 120)));
+                store.Batch(batch => Change(batch, keys, random, random.Next(1, changesMax)));
                 if (random.Next(3) > 0)
                     store.Publish(random.Next(1, 3));
                 break;

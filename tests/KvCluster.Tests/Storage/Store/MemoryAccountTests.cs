@@ -47,6 +47,25 @@ public sealed class MemoryAccountTests(ITestOutputHelper output)
         Assert.Equal(0, account.Used);
     }
 
+    /// <summary>The checkpoints of other stores write pages for deltas that take less memory.</summary>
+    [Fact]
+    public void OthersFileBytes_AreWhatTheirCheckpointsWrite()
+    {
+        var account = new MemoryAccount(Budget, _time);
+        MemoryAccount.Share one = Join(account), other = Join(account);
+        one.Set(MemoryUse.ChangedPages, 1_000);
+        one.SetFolds(20_000);
+        other.Set(MemoryUse.ChangedPages, 100);
+        other.SetFolds(3_000);
+        Assert.Equal(21_000, other.OthersFileBytes);
+        Assert.Equal(3_100, one.OthersFileBytes);
+        one.SetFolds(0);
+        Assert.Equal(1_000, other.OthersFileBytes);
+        other.Dispose();
+        other.SetFolds(5);
+        Assert.Equal(0, one.OthersFileBytes);
+    }
+
     [Fact]
     public void Stores_AreAsked_MostFirstAFewAtATimeAndOnlyAsLongAsNeeded()
     {

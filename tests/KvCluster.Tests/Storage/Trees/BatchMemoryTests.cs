@@ -18,11 +18,12 @@ public sealed class BatchMemoryTests
         using var file = disk.Open("data", new StorageFileOptions(StorageFileMode.CreateNew));
         using var pool = new ScratchPool(0);
         var space = new PageSpace(file, 1 << 30);
+        var deltas = new LeafDeltas(space, pool, bytesMax: 0, staysWhole: null);
         WriteBatch? batch = null;
         // The first one may also be the first of its kind, for which more is allocated once.
         for (var pass = 0; pass < 2; pass++)
-            Assert.True(Allocations.Of(() => batch = new WriteBatch(space, pool)) < (pass == 0 ? long.MaxValue : BytesMax), "A batch that was not used takes "
-                + "too much.");
+            Assert.True(Allocations.Of(() => batch = new WriteBatch(space, pool, deltas)) < (pass == 0 ? long.MaxValue : BytesMax), "A batch that was not used "
+                + "takes too much.");
         Assert.False(batch!.IsOpen);
     }
 }

@@ -10,7 +10,7 @@ public sealed class LeafReadAheadTests : IDisposable
 {
     private const int Keys = 12_000;
     private const int ValueBytes = 1_500;
-    private static readonly PageStoreOptions Options = new() { MapBytes = 1 << 28 };
+    private static readonly PageStoreOptions Options = new() { MapBytes = 1 << 28, DeltaBytesMax = 0 };
     private readonly SimulatedDisk _disk = new();
 
     public void Dispose() => _disk.Dispose();

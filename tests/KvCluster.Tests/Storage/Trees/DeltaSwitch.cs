@@ -1,0 +1,24 @@
+using System.Globalization;
+using System.Runtime.CompilerServices;
+using KvCluster.Storage.DataFile;
+
+namespace KvCluster.Tests.Storage.Trees;
+
+/// <summary>
+/// With KV_DELTAS=BYTES/N in the environment, all stores of these tests that say nothing else hold changed leaves as deltas of at most so many bytes, and each
+/// Nth leaf whole. So every test of the engine can run over trees with deltas.
+/// </summary>
+internal static class DeltaSwitch
+{
+    private static int _leaves;
+
+    [ModuleInitializer]
+    internal static void Apply()
+    {
+        if (Environment.GetEnvironmentVariable("KV_DELTAS")?.Split('/') is not [var bytes, var every])
+            return;
+        PageStoreOptions.DeltaBytesMaxDefault = int.Parse(bytes, CultureInfo.InvariantCulture);
+        var leaves = int.Parse(every, CultureInfo.InvariantCulture);
+        PageStoreOptions.StaysWholeDefault = () => Interlocked.Increment(ref _leaves) % leaves == 0;
+    }
+}

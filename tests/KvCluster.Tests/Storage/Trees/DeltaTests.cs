@@ -1,0 +1,466 @@
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
+using KvCluster.Tests.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Trees;
+
+/// <summary>Changed leaves that are held as deltas of their pages in the file.</summary>
+public sealed unsafe class DeltaTests
+{
+    private const int Keys = 4_000;
+    private static readonly PageStoreOptions _options = new() { MapBytes = 1L << 30, DeltaBytesMax = ScratchPool.BlockBytesMax, StaysWhole = null };
+
+    [Fact]
+    public void Put_IntoEachLeaf_TakesABlockAndNoPage()
+    {
+        using var store = Checkpointed();
+        while (store.Store.ReleaseSome())
+        {
+        }
+        var before = store.Store.ScratchBytes;
+        Put(store, step: 50);
+        // A path of branches, and a delta of one or two entries for each leaf.
+        var bytes = store.Store.ScratchBytes - before;
+        var deltas = DeltasOf(store).Count;
+        Assert.True(deltas > Keys / 100, $"There are {deltas} deltas.");
+        Assert.True(bytes <= (deltas * 512) + (4 * Page.Bytes), $"{deltas} leaves with a new value take {bytes} bytes.");
+        store.CheckPublished();
+        store.CheckEverywhere();
+    }
+
+    /// <summary>
+    /// The checkpoint folds the put into a page, which becomes the base of the younger delta. That one says that the key was deleted, although the first base
+    /// does not have it.
+    /// </summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Key_FoldedAndDeletedMeanwhile_StaysDeleted(bool isDeletedBefore)
+    {
+        using var store = Checkpointed();
+        byte[] key = [.. KeyOf(77), 1];
+        store.Batch(batch => batch.Put(TreeId.Kv, key, [1, 2, 3]));
+        store.Publish();
+        // It does not matter whether the younger delta was made before the freeze: then the checkpoint takes the published state, which is older.
+        if (isDeletedBefore)
+            store.Batch(batch => batch.Delete(TreeId.Kv, key));
+        Assert.True(store.BeginCheckpoint());
+        if (!isDeletedBefore)
+            store.Batch(batch => batch.Delete(TreeId.Kv, key));
+        store.WriteCheckpoint();
+        store.FinishCheckpoint();
+        store.Publish();
+        store.CheckPublished();
+        store.Batch(batch => batch.Put(TreeId.Kv, KeyOf(78), [4]));
+        store.Publish();
+        store.CheckPublished();
+        store.CheckEverywhere();
+    }
+
+    /// <summary>A key that got its old value back meanwhile has another one in the page into which the checkpoint has folded the change.</summary>
+    [Fact]
+    public void Value_FoldedAndTakenBackMeanwhile_IsTheOldOne()
+    {
+        using var store = Checkpointed();
+        var before = store.Published[TreeId.Kv][KeyOf(77)];
+        store.Batch(batch => batch.Put(TreeId.Kv, KeyOf(77), [1, 2, 3]));
+        store.Publish();
+        Assert.True(store.BeginCheckpoint());
+        store.Batch(batch => batch.Put(TreeId.Kv, KeyOf(77), before));
+        store.Publish();
+        store.WriteCheckpoint();
+        store.FinishCheckpoint();
+        store.CheckPublished();
+        store.CheckEverywhere();
+    }
+
+    /// <summary>
+    /// Keys of which a delta says what its base says go with the next one, unless a checkpoint folds an older one that says something else, or may freeze it
+    /// before the predecessor is published.
+    /// </summary>
+    [Theory]
+    [InlineData(false, false, 1)]
+    [InlineData(true, false, 3)]
+    [InlineData(false, true, 3)]
+    public void Key_WithItsOldValueAgain_IsLeftOutWhenNoOlderDeltaCanBeFolded(bool isFrozen, bool isUnpublished, int expected)
+    {
+        using var store = Checkpointed();
+        var before = store.Published[TreeId.Kv][KeyOf(77)];
+        byte[] added = [.. KeyOf(77), 1];
+        store.Batch(batch =>
+        {
+            batch.Put(TreeId.Kv, KeyOf(77), [1]);
+            batch.Put(TreeId.Kv, added, [2]);
+        });
+        store.Publish();
+        if (isFrozen)
+            Assert.True(store.BeginCheckpoint());
+        store.Batch(batch =>
+        {
+            batch.Put(TreeId.Kv, KeyOf(77), before);
+            batch.Delete(TreeId.Kv, added);
+        });
+        if (!isUnpublished)
+            store.Publish();
+        store.Batch(batch => batch.Put(TreeId.Kv, KeyOf(78), [3]));
+        if (isUnpublished)
+            Assert.True(store.BeginCheckpoint());
+        store.Publish();
+        Assert.Equal(expected, Page.Count((byte*)Assert.Single(DeltasOf(store))));
+        Assert.True(store.IsCheckpointing || store.BeginCheckpoint());
+        store.EndCheckpoint();
+        store.CheckPublished();
+        store.CheckEverywhere();
+    }
+
+    /// <summary>A cursor of a root that was made between the freeze and the swap stands in the base of a delta, whose page must not be used again.</summary>
+    [Fact]
+    public void Cursor_InABaseThatIsReplacedAndFreed_ReadsOn()
+    {
+        using var store = Checkpointed();
+        Put(store, step: 50);
+        Assert.True(store.BeginCheckpoint());
+        Put(store, step: 100);
+        using (var snapshot = store.Store.Roots.OpenSnapshot())
+        using (var cursor = snapshot.Cursor(TreeId.Kv))
+        {
+            var expected = store.Published[TreeId.Kv];
+            Assert.True(cursor.MoveNext());
+            store.WriteCheckpoint();
+            store.FinishCheckpoint();
+            for (var round = 0; round < 6; round++)
+            {
+                Put(store, step: 1);
+                store.Checkpoint();
+            }
+            foreach (var (key, value) in expected)
+            {
+                Assert.Equal(key, cursor.Key.ToArray());
+                Assert.Equal(value, cursor.Value.ToArray());
+                cursor.MoveNext();
+            }
+        }
+        store.CheckEverywhere();
+    }
+
+    /// <summary>Dropped while a checkpoint folds an older delta of it, or folds nothing of it, or is given up: each base is retired once.</summary>
+    [Theory]
+    [InlineData(true, false)]
+    [InlineData(true, true)]
+    [InlineData(false, false)]
+    [InlineData(false, true)]
+    public void Bases_DroppedWhileACheckpointRuns_AreRetiredOnce(bool isFolded, bool isAbandoned)
+    {
+        using var store = Checkpointed();
+        if (isFolded)
+            Put(store, step: 50);
+        else
+            store.Batch(batch => batch.Put(TreeId.Expiry, [1], [1]));
+        store.Publish();
+        Assert.True(store.BeginCheckpoint());
+        Put(store, step: 60);
+        // All leaves between these are dropped, some of them by a batch that is published only at the end.
+        store.Batch(batch => batch.DeleteRange(TreeId.Kv, KeyOf(500), KeyOf(1_500)));
+        store.Publish();
+        store.Batch(batch => batch.DeleteRange(TreeId.Kv, KeyOf(2_500), KeyOf(3_000)));
+        if (isAbandoned)
+        {
+            store.Disk.Refuse = static (operation, path) => operation == "Write" ? new StorageIoException("write", path, "no space", isDiskFull: true) : null;
+            Assert.Throws<StorageIoException>(store.WriteCheckpoint);
+            store.Disk.Refuse = null;
+            store.AbandonCheckpoint();
+        }
+        else
+        {
+            store.WriteCheckpoint();
+            store.FinishCheckpoint();
+        }
+        store.Store.Verify();
+        store.Publish();
+        store.Store.Verify();
+        store.CheckEverywhere();
+    }
+
+    /// <summary>What the delta says is read without the base. Everything else finds the damage, also the checkpoint, for which it is no failed write.</summary>
+    [Fact]
+    public void Base_ThatTheDiskCannotRead_IsDamage()
+    {
+        using var store = Checkpointed();
+        Put(store, step: 50);
+        foreach (var delta in DeltasOf(store))
+        {
+            var number = DeltaPage.Base((byte*)delta).Reference.Number;
+            store.Store.Space.Forget(number);
+            store.Disk.MakeUnreadable(ModelStore.Path, number * Page.Bytes, Page.Bytes);
+        }
+        using (var snapshot = store.Store.Roots.OpenSnapshot())
+        {
+            Assert.True(snapshot.TryGet(TreeId.Kv, KeyOf(50), out var value));
+            Assert.Equal(store.Published[TreeId.Kv][KeyOf(50)], value.ToArray());
+            Assert.Equal((ulong)Keys, snapshot.CountRange(TreeId.Kv, default, default));
+            Assert.Throws<CorruptStoreException>(() => snapshot.TryGet(TreeId.Kv, KeyOf(51), out _));
+            using var cursor = snapshot.Cursor(TreeId.Kv);
+            Assert.Throws<CorruptStoreException>(() => cursor.MoveNext());
+        }
+        Assert.True(store.BeginCheckpoint());
+        Assert.Throws<CorruptStoreException>(store.WriteCheckpoint);
+    }
+
+    /// <summary>A range is counted and dropped by what the deltas know.</summary>
+    [Fact]
+    public void DeleteRange_OfDeltas_ReadsNoBase()
+    {
+        using var store = Checkpointed();
+        Put(store, step: 50);
+        foreach (var delta in DeltasOf(store))
+        {
+            // Not those at the edges of the range.
+            if (KeyIn((byte*)delta) is > 400 and < Keys - 400)
+                store.Store.Space.Forget(DeltaPage.Base((byte*)delta).Reference.Number);
+        }
+        var reads = PageSpace.ReadsOfThread;
+        store.Batch(batch => batch.DeleteRange(TreeId.Kv, KeyOf(200), KeyOf(Keys - 200)));
+        Assert.Equal(reads, PageSpace.ReadsOfThread);
+        store.Publish();
+        store.CheckEverywhere();
+    }
+
+    /// <summary>
+    /// Each checkpoint writes all leaves. Where it takes both meta pages, the pages of the one before it are free for the next, and a pin keeps them still.
+    /// </summary>
+    [Fact]
+    public void Checkpoints_OfAllLeaves_HaveTwoStatesInTheFile()
+    {
+        using var store = Checkpointed(_options with { OlderBytesMax = 0 });
+        for (var round = 0; round < 6; round++)
+        {
+            Put(store, step: 50);
+            store.Checkpoint();
+            Assert.Equal(store.Store.Covered, store.Store.CoveredByOlderMeta);
+        }
+        Assert.InRange(store.Store.Free.FilePages, 0, 2 * store.Store.Free.UsedPages * 11 / 10);
+        store.Reopen();
+        store.CheckPublished();
+        store.Store.Verify();
+        Put(store, step: 50);
+        using (store.Store.Pin())
+        {
+            store.Checkpoint();
+            Put(store, step: 60);
+            store.Checkpoint();
+            Assert.True(store.Store.PinnedBytes > 0);
+        }
+        store.CheckEverywhere();
+    }
+
+    /// <summary>The system is asked early for each base, once. What the checkpoint remembers of the deltas counts as memory until it ends.</summary>
+    [Fact]
+    public void Checkpoint_OfDeltas_AsksForTheirBases()
+    {
+        using var store = Checkpointed();
+        Put(store, step: 50);
+        var bases = DeltasOf(store).ConvertAll(static delta => DeltaPage.Base((byte*)delta).Reference.Number);
+        var asked = new List<long>();
+        store.Disk.BeginsRead = (offset, _) =>
+        {
+            asked.Add(offset / Page.Bytes);
+            return true;
+        };
+        Assert.True(store.BeginCheckpoint());
+        store.WriteCheckpoint();
+        Assert.Equal(bases.Order(), asked.Order());
+        Assert.Equal(bases.Count * 3 * sizeof(long), store.Store.CheckpointListBytes);
+        store.FinishCheckpoint();
+        Assert.Equal(0, store.Store.CheckpointListBytes);
+    }
+
+    /// <summary>Deltas count as pages where space in the file is concerned, until a checkpoint has folded them.</summary>
+    [Fact]
+    public void ChangedFileBytes_OfDeltas_AreThoseOfPages()
+    {
+        using var store = Checkpointed(_options with { StepPages = 16 });
+        while (store.Store.ReleaseSome())
+        {
+        }
+        Assert.Equal(store.Store.ChangedBytes, store.Store.ChangedFileBytes);
+        Put(store, step: 50);
+        var deltas = DeltasOf(store).Count;
+        Assert.InRange(store.Store.ChangedFileBytes, deltas * Page.Bytes, (deltas + 4) * Page.Bytes);
+        store.Checkpoint();
+        // Their memory is returned in steps, so most are still there.
+        Assert.True(store.Store.PlacedBytes > 0);
+        Assert.InRange(store.Store.ChangedFileBytes, 0, 8 * Page.Bytes);
+        while (store.Store.ReleaseSome())
+        {
+        }
+        Assert.Equal(store.Store.ChangedBytes, store.Store.ChangedFileBytes);
+    }
+
+    [Fact]
+    public void FoldedDeltas_AreFoundByTheirBases() => Seeds.Run(3, random =>
+    {
+        using var pool = new ScratchPool(0);
+        var pages = new List<nint>();
+        var folded = new FoldedDeltas(pages);
+        long[] numbers = [.. Enumerable.Range(0, 1_000).Select(_ => (long)random.Next(2, 2_000)).Append(FreeMap.FilePagesMax - 1).Distinct()];
+        foreach (var number in numbers)
+        {
+            // Others are between them.
+            pages.Add(0);
+            var delta = pool.RentBlock(256);
+            DeltaPage.StoreBase(delta, new PageLink(PageRef.ToFile(number), uint.MaxValue));
+            folded.AddNext(delta);
+            pages.Add((nint)delta);
+        }
+        folded.Sort();
+        for (var number = 0L; number < 2_010; number++)
+        {
+            Assert.Equal(numbers.Contains(number), folded.TryFind(number, out var delta));
+            if (delta != null)
+                Assert.Equal(number, DeltaPage.Base(delta).Reference.Number);
+        }
+        Assert.True(folded.TryFind(FreeMap.FilePagesMax - 1, out _));
+        var bases = folded.Bases();
+        Assert.Equal(numbers.Order(), bases.SelectMany(static run => Enumerable.Range(0, (int)run.Count).Select(page => run.First + page)));
+        Assert.True(bases.Count < numbers.Length, "No neighbours are one run.");
+    });
+
+    /// <summary>A delta is folded by changing a copy of its base, so what is the same stays where it is.</summary>
+    [Fact]
+    public void Fold_OfValuesOfTheSameLength_LeavesCellsInTheirPlaces()
+    {
+        using var store = Checkpointed();
+        Put(store, step: 50);
+        var page = stackalloc byte[Page.Bytes];
+        foreach (var delta in DeltasOf(store))
+        {
+            var whole = store.Store.Space.ResolveBase((byte*)delta);
+            DeltaPage.Fold(page, (byte*)delta, whole);
+            var slots = new Span<ushort>(Page.Slots(whole), Page.Count(whole));
+            Assert.True(slots.SequenceEqual(new Span<ushort>(Page.Slots(page), Page.Count(page))));
+        }
+    }
+
+    /// <summary>The leaves are full, so a copy of the base has no room for the new values beside the old ones, and deleted keys make no room in it.</summary>
+    [Fact]
+    public void Fold_OfValuesOfOtherLengths_HasRoom()
+    {
+        using var store = Checkpointed();
+        for (var round = 0; round < 3; round++)
+        {
+            store.Batch(batch =>
+            {
+                for (var key = round; key < Keys; key += 20)
+                {
+                    batch.Delete(TreeId.Kv, KeyOf(key));
+                    batch.Put(TreeId.Kv, KeyOf(key + 1), new byte[101]);
+                }
+            });
+            store.Publish();
+            Assert.NotEmpty(DeltasOf(store));
+            store.CheckPublished();
+        }
+        store.Checkpoint();
+        store.CheckPublished();
+        store.CheckEverywhere();
+    }
+
+    [Fact]
+    public void Blocks_RentedAndReturned_DoNotOverlap() => Seeds.Run(3, random =>
+    {
+        using var pool = new ScratchPool(0);
+        var rented = new List<(nint Block, int Bytes, byte Mark)>();
+        var bytes = 0L;
+        for (var step = 0; step < 4_000; step++)
+        {
+            if (rented.Count > 0 && random.Next(step < 2_000 ? 3 : 2) == 0)
+            {
+                var at = random.Next(rented.Count);
+                var (block, size, mark) = rented[at];
+                var content = new Span<byte>((byte*)block + Page.HeaderBytes, size - Page.HeaderBytes);
+                Assert.False(content.ContainsAnyExcept(mark), "A block was written through another one.");
+                pool.Return((byte*)block);
+                bytes -= size;
+                rented.RemoveAt(at);
+            }
+            else
+            {
+                var size = ScratchPool.BlockBytesFor(random.Next(ScratchPool.BlockBytesMax) + 1);
+                var block = pool.RentBlock(size);
+                var mark = (byte)random.Next(256);
+                new Span<byte>(block, size).Fill(mark);
+                // The pool knows a block's size by its header.
+                new Span<byte>(block, Page.HeaderBytes).Clear();
+                Page.Type(block) = PageType.Delta;
+                *(block + 36) = (byte)(size / 128);
+                rented.Add(((nint)block, size, mark));
+                bytes += size;
+            }
+            Assert.Equal(bytes, pool.Bytes);
+        }
+    });
+
+    private static ModelStore Checkpointed(PageStoreOptions? options = null)
+    {
+        var store = new ModelStore(options ?? _options);
+        var random = new Random(1);
+        store.Batch(batch =>
+        {
+            for (var key = 0; key < Keys; key++)
+                batch.Put(TreeId.Kv, KeyOf(key), ValueOf(random));
+        });
+        store.Publish();
+        store.Checkpoint();
+        return store;
+    }
+
+    private static void Put(ModelStore store, int step)
+    {
+        var random = new Random(step);
+        store.Batch(batch =>
+        {
+            for (var key = 0; key < Keys; key += step)
+                batch.Put(TreeId.Kv, KeyOf(key), ValueOf(random));
+        });
+        store.Publish();
+    }
+
+    private static byte[] KeyOf(int number) => [(byte)'k', (byte)(number >> 24), (byte)(number >> 16), (byte)(number >> 8), (byte)number];
+
+    private static byte[] ValueOf(Random random)
+    {
+        var value = new byte[100];
+        random.NextBytes(value);
+        return value;
+    }
+
+    private static int KeyIn(byte* delta)
+    {
+        Span<byte> key = stackalloc byte[Page.KeyBytesMax];
+        TreePage.CopyKey(delta, 0, key);
+        return (key[3] << 8) | key[4];
+    }
+
+    private static List<nint> DeltasOf(ModelStore store)
+    {
+        var deltas = new List<nint>();
+        Add(store.Store.Roots.Published.Trees[(int)TreeId.Kv].Link.Reference);
+        return deltas;
+
+        void Add(PageRef reference)
+        {
+            if (reference.IsDelta)
+            {
+                deltas.Add((nint)reference.Memory);
+            }
+            else if (reference.IsScratch && Page.Type(reference.Memory) == PageType.Branch)
+            {
+                for (var child = 0; child < Page.Count(reference.Memory); child++)
+                    Add(TreePage.Child(reference.Memory, child)->Reference);
+            }
+        }
+    }
+}
