@@ -2,6 +2,7 @@ using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Maintenance;
+using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
 using KvCluster.Storage.Trees;
@@ -250,10 +251,11 @@ internal sealed class GroupCommit
         var bytesMax = _durable.UnsettledCount == 0 ? _context.Options.BatchBytes : _context.Options.BatchBytesUnderLoad;
         _shardClock.Step(wallTime);
         var recordBytesLeft = _space.BytesLeft(_durable.BytesInFlight);
-        _draft.Begin((int)Math.Min(_requests.Queue.Bytes, bytesMax));
+        var pagesMax = Math.Min(_memory.PagesMax(), _space.PagesLeft);
+        // Much may wait while a batch may have little, because memory or space is short.
+        _draft.Begin((int)Math.Min(Math.Min(_requests.Queue.Bytes, bytesMax), (long)pagesMax * Page.Bytes));
         _transaction.Collect(
-            batch, last.Etag, new Etag(epoch, last.Change + 1), _shardClock.Microseconds, bytesMax, Math.Min(_memory.PagesMax(), _space.PagesLeft),
-            recordBytesLeft);
+            batch, last.Etag, new Etag(epoch, last.Change + 1), _shardClock.Microseconds, bytesMax, pagesMax, recordBytesLeft);
         if (_transaction.OperationCount > 0)
             return Append(batch, last, RecordFlags.None, _transaction.OperationCount, _transaction);
         if (_draft.Operations.Count > 0)

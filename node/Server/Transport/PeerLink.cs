@@ -25,8 +25,8 @@ internal sealed class PeerLink
     internal static readonly TimeSpan AliveInterval = TimeSpan.FromMilliseconds(250);
 
     /// <summary>
-    /// After so many calls of <see cref="SayAlive"/> without a message from the other side, four seconds, the session is of no use. Time in which this process
-    /// did not run does not count, because messages may have come meanwhile.
+    /// After so many calls of <see cref="SayAlive"/> without anything from the other side, four seconds, the session is of no use. Time in which this process
+    /// did not run does not count, because messages may have come meanwhile. A message that takes longer than that to arrive counts with each part of it.
     /// </summary>
     internal const int UnheardMax = 16;
 
@@ -61,7 +61,7 @@ internal sealed class PeerLink
     /// <summary>Whether there is a session in which nothing was received for this long.</summary>
     public bool IsSilentFor(TimeSpan limit) => _isUp && Stopwatch.GetElapsedTime(Volatile.Read(ref _heardTimestamp)) >= limit;
 
-    /// <summary>Whether nothing was received in <see cref="UnheardMax"/> calls of <see cref="SayAlive"/>.</summary>
+    /// <summary>Whether nothing was received in <see cref="UnheardMax"/> calls of <see cref="SayAlive"/>, not even a part of a message.</summary>
     public bool IsUnheard => Volatile.Read(ref _unheard) >= UnheardMax;
 
     /// <summary>Queues a frame, or drops it. Any thread; never waits.</summary>
@@ -85,11 +85,17 @@ internal sealed class PeerLink
             EndPatience();
     }
 
-    /// <summary>Ends the session, if there is one. Any thread; never waits.</summary>
-    public void End()
+    /// <summary>A part of a message was received. A large record may take longer over a slow network than a session may be unheard. Any thread.</summary>
+    public void HeardPart() => Volatile.Write(ref _unheard, 0);
+
+    /// <summary>Ends the session, if there is one that is unheard. One that begins at this moment is not. Any thread; never waits.</summary>
+    public void EndIfUnheard()
     {
         lock (_gate)
-            _ = _session?.CancelAsync();
+        {
+            if (IsUnheard)
+                _ = _session?.CancelAsync();
+        }
     }
 
     /// <summary>Sends and receives until either fails or the token fires. An existing session is ended, because its stream is older.</summary>
@@ -102,9 +108,10 @@ internal sealed class PeerLink
             // Not disposed yet, because a session removes itself under the lock first. Callbacks of the cancellation run on another thread.
             _ = _session?.CancelAsync();
             _session = session;
+            // Nothing was heard while there was no session.
+            Heard();
         }
         Interlocked.Increment(ref _sessions);
-        Heard();
         _isUp = true;
         var sending = SendUntilEndAsync(outgoing, session);
         try

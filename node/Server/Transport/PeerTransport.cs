@@ -150,7 +150,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
                 link.SayAlive();
                 // A peer that is stopped or cut off keeps its connection open, and the stream is to be opened anew by the node that opened it.
                 if (link.IsUnheard && node.Value < identity.Node.Value)
-                    link.End();
+                    link.EndIfUnheard();
                 // Tells all replicas, for which other timers need not wait.
                 if (link.IsSilentFor(SilenceMax))
                     ThreadPool.UnsafeQueueUserWorkItem(static silent => silent.Self.TellSilent(silent.Node), (Self: this, Node: node), preferLocal: false);
@@ -250,7 +250,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             {
                 if (address.Length == 0)
                     throw new InvalidOperationException("its record names no port for other nodes, because it runs an older version");
-                using var channel = ChannelTo(node, address, identity.Cluster, credentials, isForStream: true);
+                using var channel = StreamChannelTo(node, address, identity.Cluster, credentials, LinkOf(node).HeardPart);
                 // Always ends with an exception, however long the stream lasted.
                 await ConnectAsync(node, channel, connected: () => pause = PauseMin).ConfigureAwait(false);
             }
@@ -300,18 +300,26 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <summary>The same for a node that has no streams yet.</summary>
     /// <exception cref="ArgumentException">The address is not valid, or is a plain-text address while this node uses TLS.</exception>
     public static GrpcChannel ChannelTo(NodeId node, string address, string cluster, CredentialFiles? credentials) =>
-        ChannelTo(node, address, cluster, credentials, isForStream: false);
+        ChannelTo(address, ConnectorTo(node, address, cluster, credentials), received: null);
 
-    private static GrpcChannel ChannelTo(NodeId node, string address, string cluster, CredentialFiles? credentials, bool isForStream) =>
+    /// <summary>A connection to a node for the stream, over which something comes all the time; disposed by the caller.</summary>
+    /// <param name="node">The node.</param>
+    /// <param name="address">Its address.</param>
+    /// <param name="cluster">The cluster's name.</param>
+    /// <param name="credentials">See <see cref="PeerTransport"/>.</param>
+    /// <param name="received">Called for each part of a message that is received.</param>
+    /// <exception cref="ArgumentException">The address is not valid, or is a plain-text address while this node uses TLS.</exception>
+    internal static GrpcChannel StreamChannelTo(NodeId node, string address, string cluster, CredentialFiles? credentials, Action received) =>
+        ChannelTo(address, ConnectorTo(node, address, cluster, credentials), received);
+
+    private static TlsConnector ConnectorTo(NodeId node, string address, string cluster, CredentialFiles? credentials) =>
         credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
-            ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node.Value, cluster)), isForStream)
+            ? new TlsConnector(credentials, NodeNames.OfNode(node.Value, cluster))
             : throw new ArgumentException("it has no TLS, and this node does not connect in plain text");
 
-    private static GrpcChannel ChannelTo(string address, TlsConnector connector, bool isForStream) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
+    private static GrpcChannel ChannelTo(string address, TlsConnector connector, Action? received)
     {
-        MaxReceiveMessageSize = MessageBytesMax,
-        DisposeHttpClient = true,
-        HttpHandler = new SocketsHttpHandler
+        var connection = new SocketsHttpHandler
         {
             UseProxy = false,
             AllowAutoRedirect = false,
@@ -321,9 +329,15 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             InitialHttp2StreamWindowSize = 8 << 20,
             // A peer that is stopped or cut off keeps its connection open, which a call must notice. For a stream, what is received tells as much, and a timer
             // that wakes the node each second for pings would be in vain.
-            KeepAlivePingDelay = isForStream ? Timeout.InfiniteTimeSpan : TimeSpan.FromSeconds(2),
+            KeepAlivePingDelay = received is null ? TimeSpan.FromSeconds(2) : Timeout.InfiniteTimeSpan,
             KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
             KeepAlivePingPolicy = HttpKeepAlivePingPolicy.WithActiveRequests,
-        },
-    });
+        };
+        return GrpcChannel.ForAddress(address, new GrpcChannelOptions
+        {
+            MaxReceiveMessageSize = MessageBytesMax,
+            DisposeHttpClient = true,
+            HttpHandler = received is null ? connection : new ReceptionHandler(connection, received),
+        });
+    }
 }

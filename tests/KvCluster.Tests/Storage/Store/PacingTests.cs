@@ -74,6 +74,31 @@ public sealed class PacingTests
         Assert.True(bench.AppendBatch());
     }
 
+    // Each batch took memory for all that waited, a megabyte for the few pages that it might change while memory was short.
+    [Fact]
+    public void TryAppendBatch_MuchWaitsWhileCheckpointsFallBehind_TakesMemoryForWhatABatchMayHave()
+    {
+        using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { CheckpointScratchBytes = 32 << 10, BatchBytes = 4 << 20 });
+        bench.Lead(1);
+        for (var puts = 0; bench.Store.Writes.CanAppend; puts++)
+        {
+            Assert.InRange(puts, 0, 100);
+            _ = bench.Put($"key-{puts:D3}", new string('v', 1000));
+        }
+        for (var puts = 0; puts < 200; puts++)
+        {
+            var key = StoreBench.Text($"waits-{puts:D3}");
+            _ = bench.Submit(request => request.Put(key, new byte[20_000]));
+        }
+        Assert.False(bench.AppendBatch());
+        bench.Time.Advance(TimeSpan.FromMilliseconds(100));
+        bench.Run();
+        var isAppended = false;
+        var allocated = Allocations.Of(() => isAppended = bench.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out _));
+        Assert.True(isAppended);
+        Assert.InRange(allocated, 0, 1 << 20);
+    }
+
     // Pages that only a reader held counted as if the next checkpoint wrote them, so that one checkpoint followed the other.
     [Fact]
     public void Checkpoint_WhileAReaderHoldsMuch_IsNotStartedByWhatItHolds()
