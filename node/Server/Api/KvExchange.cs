@@ -79,13 +79,12 @@ internal sealed class KvExchange : IExchangeHandler
             PlaceOutcome.ShardIsFull => ApiErrors.Busy,
             _ => ApiErrors.RequestsWait,
         };
-        if (refusal is not null)
-            _calls.Refused(method, refusal);
         var sink = new ExchangeSink(_replies, head.Id, place, head.ReplyBytesMax is 0 or > int.MaxValue ? int.MaxValue : (int)head.ReplyBytesMax);
         if (refusal is null && target.DeadlineTimestamp != 0 && now > target.DeadlineTimestamp)
             refusal = ApiErrors.DeadlinePassed;
         if (refusal is not null)
         {
+            _calls.Refused(method, refusal, target.Span);
             sink.Refuse(refusal);
             return;
         }
