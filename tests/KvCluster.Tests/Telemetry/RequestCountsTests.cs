@@ -3,12 +3,15 @@ using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using Google.Protobuf;
 using Grpc.Core;
+using Grpc.Net.Client;
 using KvCluster.Node.Api;
 using KvCluster.Node.Api.Calls;
 using KvCluster.Node.Api.Errors;
 using KvCluster.Node.Api.Reads;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
+using KvCluster.Router;
+using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.V1;
@@ -101,6 +104,41 @@ public sealed class RequestCountsTests : IAsyncLifetime
         exchange.Start(CallHead.Read(call.ToByteArray()));
         CheckCounts("DEADLINE_PASSED");
         Assert.Equal("DEADLINE_PASSED", Assert.Single(spans).GetTagItem("error.type"));
+    }
+
+    /// <summary>What a router itself refuses as busy, by which an alert tells that it is overloaded, was counted nowhere.</summary>
+    [Fact]
+    public async Task CallWithoutAPlaceAtARouter_IsCounted()
+    {
+        // It has no map, so the calls that have places wait.
+        await using var router = await RouterHost.StartAsync(
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = false, Seeds = ["http://127.0.0.1:1"], Timeout = Eventually.Limit },
+            new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        var refused = 0L;
+        using var listener = new MeterListener
+        {
+            InstrumentPublished = (instrument, listens) =>
+            {
+                if (ReferenceEquals(instrument.Meter, router.Meter) && instrument.Name == "kvcluster.router.request.refused")
+                    listens.EnableMeasurementEvents(instrument);
+            },
+        };
+        listener.SetMeasurementEventCallback<long>((_, value, _, _) => Interlocked.Add(ref refused, value));
+        listener.Start();
+        using var channel = GrpcChannel.ForAddress(router.Address);
+        using var exchange = new Kv.KvClient(channel.Calls()).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
+        var get = new GetRequest { Key = ByteString.CopyFromUtf8("k") }.ToByteString();
+        const int Sent = 2_000;
+        await exchange.RequestStream.WriteAsync(
+            new ExchangeRequest { Calls = { Enumerable.Range(1, Sent).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = get }) } });
+        // All but as many as the reads of one shard may occupy on a stream.
+        var replies = 0;
+        while (replies < Sent - 1_536)
+        {
+            Assert.True(await exchange.ResponseStream.MoveNext(CancellationToken.None).WaitAsync(Eventually.Limit));
+            replies += exchange.ResponseStream.Current.Replies.Count;
+        }
+        Assert.Equal(replies, Interlocked.Read(ref refused));
     }
 
     private KvCalls Calls()
