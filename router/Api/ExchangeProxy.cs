@@ -109,6 +109,7 @@ internal sealed class ExchangeProxy : IExchangeHandler, IDisposable
         var outcome = _replies.TryOpen(shard, !isRead, requestBytes, out var place);
         if (outcome != PlaceOutcome.Taken)
         {
+            _forwarding.RefusedAsBusy(head.Method);
             _replies.Refuse(head.Id, place, outcome == PlaceOutcome.ShardIsFull ? Busy : KvProxy.RequestsWait);
             return false;
         }

@@ -69,6 +69,9 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         }
     }
 
+    /// <summary>Counts a call that is refused as busy instead of being forwarded.</summary>
+    public void RefusedAsBusy(Method method) => metrics.Refused(method, "BUSY");
+
     /// <summary>Where a request goes, by the current map.</summary>
     public RequestRoute RouteOf(Method method, ReadOnlySpan<byte> request) => RequestRoute.Of(method, request, calls.Table);
 

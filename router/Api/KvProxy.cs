@@ -209,7 +209,10 @@ internal sealed class KvProxy(
         var route = forwarding.RouteOf(method, request.Written);
         var requestBytes = request.Count + route.Parts.ObjectBytes;
         if (!memory.Requests.TryTake(requestBytes, isSmall: requestBytes <= ByteBudget.SmallBytes))
+        {
+            forwarding.RefusedAsBusy(method);
             return Refuse(RequestsWait, context);
+        }
         try
         {
             var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;

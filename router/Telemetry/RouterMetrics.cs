@@ -102,6 +102,11 @@ internal sealed class RouterMetrics : IDisposable
         Spans.StopCall(span, Spans.NameOf(status), error);
     }
 
+    /// <summary>A call was refused before it was begun.</summary>
+    /// <param name="method">Its method.</param>
+    /// <param name="error">Reason of its error.</param>
+    public void Refused(Method method, string error) => _refused.Add(1, MethodTags.Of(method), new Tag(RpcTags.Error, error));
+
     /// <summary>Records the end of a scan.</summary>
     /// <param name="began">The result of <see cref="Begin"/>.</param>
     /// <param name="error">Reason of its error; null if it was read to its end.</param>

@@ -1,6 +1,7 @@
 // The calls of service Kv on encoded messages, for unary calls and for those of an exchange. Called on the API's threads. A call runs as
 // far as it can without waiting, so that changes are submitted in the order in which they came. Every error of a caller becomes
 // a refusal; an exception that leaves this class is a bug.
+using System.Diagnostics;
 using KvCluster.Node.Api.Calls;
 using KvCluster.Node.Api.Changes;
 using KvCluster.Node.Api.Errors;
@@ -44,8 +45,13 @@ internal sealed class KvCalls
             : RunAsync(method, request, target, new MeteredSink<TSink>(sink, new RequestWatch(_metrics, _clock, method, target.ArrivedTimestamp, target.Span)));
 
     /// <summary>A call was refused before it was run.</summary>
-    public void Refused(Method method, ApiError refusal)
+    /// <param name="method">Its method.</param>
+    /// <param name="refusal">Why.</param>
+    /// <param name="span">Its span; null if it is not traced.</param>
+    public void Refused(Method method, ApiError refusal, Activity? span = null)
     {
+        if (span is not null)
+            Spans.StopCall(span, refusal.StatusName, refusal.Reason);
         if (!_metrics.WatchesRequests)
             return;
         _metrics.RequestBegan();

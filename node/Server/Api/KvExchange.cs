@@ -21,7 +21,6 @@ internal sealed class KvExchange : IExchangeHandler
     private readonly KvCalls _calls;
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
-    private readonly CancellationToken _cancellationToken;
     private readonly CallWaits _waits = new();
     private readonly InlineReads _inline;
     private readonly ExchangeReplies _replies;
@@ -36,7 +35,6 @@ internal sealed class KvExchange : IExchangeHandler
         _calls = calls;
         _clock = clock;
         _log = log;
-        _cancellationToken = cancellationToken;
         _inline = new InlineReads(clock.TimestampFrequency, DiskWaits.OfThisThread);
         _replies = new ExchangeReplies(this, node, memory, responses, cancellationToken);
     }
@@ -65,7 +63,7 @@ internal sealed class KvExchange : IExchangeHandler
         var watched = _calls.Watches ? _arrived : 0;
         var now = _clock.GetTimestamp();
         var target = new CallTarget(
-            head.Shard, head.Generation, head.TimeoutMs == 0 ? 0 : _arrived + (head.TimeoutMs * _clock.TimestampFrequency / 1_000), _cancellationToken)
+            head.Shard, head.Generation, head.TimeoutMs == 0 ? 0 : _arrived + (head.TimeoutMs * _clock.TimestampFrequency / 1_000), _replies.Broken)
         {
             Caller = Caller,
             Id = head.Id,
@@ -81,13 +79,12 @@ internal sealed class KvExchange : IExchangeHandler
             PlaceOutcome.ShardIsFull => ApiErrors.Busy,
             _ => ApiErrors.RequestsWait,
         };
-        if (refusal is not null)
-            _calls.Refused(method, refusal);
         var sink = new ExchangeSink(_replies, head.Id, place, head.ReplyBytesMax is 0 or > int.MaxValue ? int.MaxValue : (int)head.ReplyBytesMax);
         if (refusal is null && target.DeadlineTimestamp != 0 && now > target.DeadlineTimestamp)
             refusal = ApiErrors.DeadlinePassed;
         if (refusal is not null)
         {
+            _calls.Refused(method, refusal, target.Span);
             sink.Refuse(refusal);
             return;
         }

@@ -52,14 +52,14 @@ internal sealed class ExchangeReplies(
             return _places.TryTake(shard, isChange, requestBytes, out place);
     }
 
-    /// <summary>Whether there is space for the reply of another call, or the stream broke and needs none.</summary>
+    /// <summary>Whether there is space for the reply of another call. There is none once the stream has broken or its caller has gone.</summary>
     public bool HasRoom()
     {
         lock (_gate)
             return HasRoomLocked();
     }
 
-    /// <summary>Completes when there is space for the reply of another call; is cancelled if the stream breaks.</summary>
+    /// <summary>Completes when there is space for the reply of another call; is cancelled if the stream breaks or has broken.</summary>
     public Task RoomAsync()
     {
         lock (_gate)
@@ -122,7 +122,6 @@ internal sealed class ExchangeReplies(
             _isBroken = true;
             _isSending = false;
             _replies.Clear();
-            _room?.TrySetResult();
             _reason ??= reason;
             _ended.TrySetException(_reason);
             // Callbacks of the cancellation run on another thread.
@@ -134,7 +133,7 @@ internal sealed class ExchangeReplies(
     private bool HasRoomLocked()
     {
         Invariant.CheckHeld(_gate);
-        return _isBroken || _replies.HasRoom;
+        return !_stopping.IsCancellationRequested && _replies.HasRoom;
     }
 
     private void EndIfDoneLocked()

@@ -1,7 +1,7 @@
 // The server's end of one exchange, at a node and at a router. One loop reads the messages and has their calls started, in order, so that changes keep the
 // order in which they came. ExchangeReplies gives the calls their places and sends the replies, which arrive on any thread. Reading and sending end with the
 // stream. Many callers may share the stream, as on a router's connection. What one of them asks for may delay the stream or be refused, but never breaks it. No
-// call is started while too many replies are not written; nothing else makes the stream wait.
+// call is started while too many replies are not written, which is all that makes the stream wait, or after the stream has broken: a message may have millions.
 using Grpc.Core;
 using KvCluster.V1;
 using KvCluster.Wire;

@@ -149,20 +149,46 @@ public sealed class KvExchangeTests
         }
     }
 
+    /// <summary>
+    /// The reads of a stream that the node had ended waited on for nobody, and kept places from other callers of their shard. Only those whose caller had gone
+    /// away ended.
+    /// </summary>
+    [Fact]
+    public async Task WaitingRead_OfAStreamThatBreaks_EndsAndFreesItsPlace()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var key = ByteString.CopyFromUtf8("k");
+        var position = (await cluster.PutAsync(new PutRequest { Key = key, Value = ByteString.CopyFromUtf8("v") })).Position;
+        await using var metrics = new NodeMetrics(new NodeIdentity("local", "", new(1), 1, ""), shardSeriesMax: 0);
+        var memory = new CallMemory(CallMemory.MebibytesDefault);
+        var places = new ExchangePlaces(memory.Requests);
+        var exchange = new KvExchange(
+            CallsOf(new ShardLookup(new(1), cluster.ShardsOf(1), metrics.Activity.Hot), metrics),
+            places, memory, TimeProvider.System, new Responses(), NullLogger.Instance, CancellationToken.None);
+        // It waits for changes that nobody makes.
+        var seen = new Position { Shard = position.Shard, Etag = new V1.Etag { Epoch = position.Etag.Epoch, Change = position.Etag.Change + 1_000 } };
+        var get = new GetRequest { Key = key, Read = new ReadOptions { Mode = ReadMode.Session, Seen = { seen } } };
+        var end = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var running = exchange.RunAsync(
+            new Requests(new ExchangeRequest { Calls = { new Call { Id = 1, Method = Method.Get, Request = get.ToByteString() } } }) { End = end.Task });
+        await Eventually.TrueAsync(() => places.Taken == 1, "the read has its place");
+        end.SetException(new RpcException(new global::Grpc.Core.Status(StatusCode.InvalidArgument, "malformed")));
+        var failure = await Assert.ThrowsAsync<RpcException>(() => running.WaitAsync(Eventually.Limit));
+        Assert.Equal(StatusCode.InvalidArgument, failure.StatusCode);
+        await Eventually.TrueAsync(() => places.Taken == 0, "the read has given its place back");
+    }
+
     /// <summary>Such a call was never answered, its place was never freed, and its exception broke the stream for all other calls.</summary>
     [Fact]
     public async Task Call_ThrowsUnexpectedly_IsAnsweredInternalAndTheStreamContinues()
     {
         // Without shards every call that looks one up fails.
         await using var metrics = new NodeMetrics(new NodeIdentity("local", "", new(1), 1, ""), shardSeriesMax: 0);
-        var lookup = new ShardLookup(new(1), null!, metrics.Activity.Hot);
-        var calls = new KvCalls(
-            lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0),
-            new KeptSnapshots(TimeProvider.System, TimeSpan.FromMinutes(1)), QueryMemory.For(CallMemory.MebibytesDefault), metrics, TimeProvider.System);
         var responses = new Responses();
         var memory = new CallMemory(CallMemory.MebibytesDefault);
         var exchange = new KvExchange(
-            calls, new ExchangePlaces(memory.Requests), memory, TimeProvider.System, responses, NullLogger.Instance, CancellationToken.None);
+            CallsOf(new ShardLookup(new(1), null!, metrics.Activity.Hot), metrics),
+            new ExchangePlaces(memory.Requests), memory, TimeProvider.System, responses, NullLogger.Instance, CancellationToken.None);
         var key = ByteString.CopyFromUtf8("k");
         await exchange.RunAsync(new Requests(new ExchangeRequest
         {
@@ -229,6 +255,11 @@ public sealed class KvExchangeTests
         Assert.False((await cluster.KvOf(1).GetAsync(new GetRequest { Key = put.Key })).Found);
     }
 
+    // A read waits for longer than a test does.
+    private static KvCalls CallsOf(ShardLookup lookup, NodeMetrics metrics) => new(
+        lookup, new ReadOpener(lookup, TimeProvider.System, waitMax: TimeSpan.FromHours(1)), new ReadThreads(hereMax: 1, threads: 0),
+        new KeptSnapshots(TimeProvider.System, TimeSpan.FromMinutes(1)), QueryMemory.For(CallMemory.MebibytesDefault), metrics, TimeProvider.System);
+
     private static string ReasonOf(Reply reply) => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason;
 
     private sealed class Requests(params ExchangeRequest[] messages) : IAsyncStreamReader<MessageBytes>
@@ -237,13 +268,19 @@ public sealed class KvExchangeTests
 
         public MessageBytes Current { get; private set; } = null!;
 
-        public Task<bool> MoveNext(CancellationToken cancellationToken)
+        /// <summary>The stream ends like this after its messages.</summary>
+        public Task End { get; init; } = Task.CompletedTask;
+
+        public async Task<bool> MoveNext(CancellationToken cancellationToken)
         {
             if (_next == messages.Length)
-                return Task.FromResult(false);
+            {
+                await End;
+                return false;
+            }
             Current = MessageBytes.Rent();
             Current.Append(messages[_next++].ToByteArray());
-            return Task.FromResult(true);
+            return true;
         }
     }
 

@@ -66,6 +66,29 @@ public sealed class ExchangeServerTests
         Assert.Equal([1ul, 2ul, 3ul, 4ul], _responses.Replies.Select(static reply => reply.Id));
     }
 
+    /// <summary>
+    /// The rest of a message was started without any bound when nobody could read the replies any more. One message may have eight million calls.
+    /// </summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public async Task Calls_OfAStreamThatHasEnded_AreNotStarted(bool isCallerGone)
+    {
+        using var caller = new CancellationTokenSource();
+        _handler.Started = id =>
+        {
+            if (id == 2 && isCallerGone)
+                caller.Cancel();
+            else if (id == 2)
+                _handler.Replies.Break(new InvalidOperationException("broken"));
+        };
+        var running = Run(caller.Token);
+        Send(1, 2, 3, 4);
+        var failure = await Assert.ThrowsAnyAsync<Exception>(() => running.WaitAsync(Eventually.Limit));
+        Assert.True(isCallerGone ? failure is OperationCanceledException : failure is InvalidOperationException);
+        Assert.Equal([1ul, 2ul], _handler.Open.Keys.Order());
+    }
+
     [Fact]
     public async Task Caller_WhoDoesNotReadWhileMemoryIsShort_IsEnded()
     {
@@ -111,6 +134,9 @@ public sealed class ExchangeServerTests
         /// <summary>The response to each call, which is answered when it is started.</summary>
         public byte[]? ResponseAtOnce { get; set; }
 
+        /// <summary>Called with the id of each call that was started.</summary>
+        public Action<ulong>? Started { get; set; }
+
         public Google.Rpc.Status RepliesWait => new() { Code = (int)StatusCode.Unavailable };
 
         public Google.Rpc.Status NotRead => new() { Code = (int)StatusCode.ResourceExhausted };
@@ -125,6 +151,7 @@ public sealed class ExchangeServerTests
             Open[head.Id] = place;
             if (ResponseAtOnce is { } response)
                 Answer(head.Id, response);
+            Started?.Invoke(head.Id);
         }
 
         public void Cancel(ulong id) => Refuse(id);
