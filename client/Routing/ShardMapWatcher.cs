@@ -21,7 +21,7 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
     private static readonly TimeSpan Slow = TimeSpan.FromMilliseconds(250);
 
     /// <summary>After so many connections in a row that ended without a byte, an endpoint is no node or router.</summary>
-    private const int EndsMax = 3;
+    private const int EndsMax = 5;
 
     private readonly RouteTable _table;
     private readonly IReadOnlyList<string> _endpoints;
