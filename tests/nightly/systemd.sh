@@ -16,6 +16,12 @@ must_in_machine() { done_in_machine "$1" || fail "in the machine with systemd: $
 # property UNIT NAME
 property() { in_machine "systemctl show --property $2 --value $1"; }
 
+# What systemd needs of a privileged container. One that is privileged in all is not made where the machine lacks a capability itself.
+privileges=(--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined)
+for capability in SYS_ADMIN SYS_BOOT SYS_NICE SYS_PTRACE NET_ADMIN DAC_READ_SEARCH; do
+  privileges+=(--cap-add "$capability")
+done
+
 # app_of IMAGE FOLDER: the program of an image, which the Dockerfile publishes as the document does.
 app_of() {
   local container
@@ -53,11 +59,12 @@ boot() {
   app_of "$NODE_IMAGE" "$work/releases/0.1.0/node"
   app_of "$ROUTER_IMAGE" "$work/releases/0.1.0/router"
   app_of "$CLI_IMAGE" "$work/kv"
-  docker run -d -t --name "$machine" --privileged --cgroupns private --network none -e container=docker --tmpfs /run --tmpfs /tmp \
+  docker run -d -t --name "$machine" "${privileges[@]}" --cgroupns private --network none -e container=docker --tmpfs /run --tmpfs /tmp \
     -v /usr:/usr:ro "${covers[@]}" -v "$root/deploy:/source/deploy:ro" -v "$work/releases:/opt/kvcluster" -v "$work/kv:/opt/kv:ro" \
     -v "$work/given:$work/given:ro" -v /var/lib/kvcluster kvcluster-base/systemd:local \
     /bin/bash -euc \
-    'mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; mount -o remount,bind,ro /sys; exec /usr/lib/systemd/systemd --log-target=console' \
+    'for tree in /sys/fs/cgroup /sys/fs/cgroup/*; do mount -o remount,bind,rw "$tree" || true; done
+    mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; mount -o remount,bind,ro /sys; exec /usr/lib/systemd/systemd --log-target=console' \
     >"$work/machine.out" 2>&1
 }
 
