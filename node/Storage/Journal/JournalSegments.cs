@@ -24,6 +24,9 @@ internal sealed class JournalSegments : IDisposable
     private const int SparesMin = 2;
     private const int SparesMost = 8;
 
+    /// <summary>The shortest segment that is prepared for deletes on a full disk: some of them fit behind its header.</summary>
+    private const int DeletesBytesMin = 4 * RecordEnvelope.BlockBytes;
+
     /// <summary>
     /// Spares while there is space: one for each segment that a checkpoint makes unnecessary, and one more. With fewer, a busy store deletes segments at each
     /// checkpoint, and until the next one fills as many new ones with zeros.
@@ -193,7 +196,7 @@ internal sealed class JournalSegments : IDisposable
 
     /// <summary>
     /// Called when the disk was full: checks whether there is space for the smallest segment and the reserve, besides what the checkpoint takes. That comes
-    /// first, because nothing else frees anything.
+    /// first, because nothing else frees anything. If there is less, the disk still counts as full, and deletes get a segment of what there is.
     /// </summary>
     public void LookForSpace()
     {
@@ -202,7 +205,10 @@ internal sealed class JournalSegments : IDisposable
             LeaveRoomForCheckpoint();
             _isDiskFull = !HasRoomBesideCheckpoint();
             if (_isDiskFull)
+            {
+                PrepareForDeletes();
                 return;
+            }
             _ = Prepare(_context.Options.SegmentBytesMin, SegmentHeader.BlockBytes);
             _reserve.Renew();
         }
@@ -387,15 +393,24 @@ internal sealed class JournalSegments : IDisposable
     /// <summary>The size of the next segment if there is space for it. Where that is short, a long one would take it from the next checkpoint.</summary>
     private int BytesToPrepare => _isDiskFull || _isSpaceShort ? _context.Options.SegmentBytesMin : _nextBytes;
 
+    /// <summary>Whether there is space for what the journal lacks, the smallest segment and the reserve, besides the checkpoint.</summary>
+    private bool HasRoomBesideCheckpoint() =>
+        RoomBesideCheckpoint >= (_next is null ? _context.Options.SegmentBytesMin : 0) + (_reserve.IsHeld ? 0 : _reserve.Bytes);
+
+    /// <summary>What the checkpoint leaves of the free space. A reserve that is held is there for the checkpoint. Negative if it lacks space.</summary>
+    private long RoomBesideCheckpoint =>
+        _context.Files.AvailableBytes(_directory) - Math.Max(0, Interlocked.Read(ref _checkpointBytes) - (_reserve.IsHeld ? _reserve.Bytes : 0));
+
     /// <summary>
-    /// Whether there is space for what the journal lacks, the smallest segment and the reserve, besides the checkpoint. A reserve that is held is there for the
-    /// checkpoint.
+    /// Prepares the next segment while the disk stays full, if the reserve is gone: of half of what the checkpoint leaves, and no longer than the smallest one.
+    /// Without it no delete is accepted once the current segment is used up. That segment is recycled only when it has a successor, and pages become free only
+    /// by further deletes, so the disk would stay full.
     /// </summary>
-    private bool HasRoomBesideCheckpoint()
+    private void PrepareForDeletes()
     {
-        var checkpoint = Interlocked.Read(ref _checkpointBytes) - (_reserve.IsHeld ? _reserve.Bytes : 0);
-        var lacking = (_next is null ? _context.Options.SegmentBytesMin : 0) + (_reserve.IsHeld ? 0 : _reserve.Bytes);
-        return _context.Files.AvailableBytes(_directory) >= Math.Max(0, checkpoint) + lacking;
+        var bytes = (int)Math.Min(_context.Options.SegmentBytesMin, ((_next?.File.Length ?? 0) + RoomBesideCheckpoint) / 2);
+        if (!_reserve.IsHeld && bytes >= DeletesBytesMin)
+            _ = Prepare(bytes, bytes);
     }
 
     /// <summary>Gives back spares, and what a first segment would not have of the next one and of the rest of the current one.</summary>

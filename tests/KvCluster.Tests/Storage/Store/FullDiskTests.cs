@@ -318,6 +318,50 @@ public sealed class FullDiskTests : IDisposable
         Assert.Equal(WriteOutcome.Applied, _leader.Append(request => request.Delete("key-1"u8)).Outcome);
     }
 
+    /// <summary>
+    /// When the reserve was gone and the journal's segment used up, the next one was prepared only if the reserve had space beside it. Otherwise no delete was
+    /// accepted any more, and nothing else would have made room.
+    /// </summary>
+    [Fact]
+    public void Deletes_ReserveGoneAndSegmentUsedUp_GetASegmentOfWhatIsLeft()
+    {
+        const int Keys = 300;
+        const string Reserve = StoreBench.DirectoryPath + "/reserve";
+        // More than all segments of this test together, so that it is not renewed when these are recycled.
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { ReserveBytes = 8 << 20 });
+        bench.Open();
+        for (var key = 0; key < Keys; key++)
+            Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put(StoreBench.Text($"key-{key}"), new byte[100])).Outcome);
+        bench.Checkpoint();
+        bench.Disk.CapacityBytes = bench.Disk.UsedBytes;
+        var deleted = 0;
+        while (bench.Disk.FileExists(Reserve))
+            Assert.Equal(WriteOutcome.Applied, DeleteNext());
+        // Others take what the reserve has given back, but for this.
+        bench.Disk.CapacityBytes = bench.Disk.UsedBytes + (256 << 10);
+        for (var refused = 0; deleted < Keys;)
+        {
+            if (DeleteNext() == WriteOutcome.Applied)
+            {
+                refused = 0;
+                continue;
+            }
+            refused++;
+            Assert.True(refused < 5, $"Only {deleted} of {Keys} keys could be deleted, with {bench.Disk.CapacityBytes - bench.Disk.UsedBytes} bytes free.");
+            bench.Time.Advance(UntilLookedAgain);
+            bench.RunUntilIdle();
+        }
+        Assert.False(bench.Disk.FileExists(Reserve), "There was space for the reserve, so this test does not show what it should.");
+        Assert.Empty(bench.ReadAllKeys());
+
+        WriteOutcome DeleteNext()
+        {
+            var outcome = bench.Write(request => request.Delete(StoreBench.Text($"key-{deleted}"))).Outcome;
+            deleted += outcome == WriteOutcome.Applied ? 1 : 0;
+            return outcome;
+        }
+    }
+
     [Fact]
     public void Lead_OnAFullDisk_RefusesPutsAtOnceAndServesThemWhenThereIsRoom()
     {
