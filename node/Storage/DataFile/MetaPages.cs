@@ -26,6 +26,12 @@ internal sealed class MetaPages
     /// <summary>The one before it, which the next checkpoint overwrites. Any thread.</summary>
     public MetaPage Older => Volatile.Read(ref _older);
 
+    /// <summary>
+    /// Whether the file has both and they are of one checkpoint, as each writes another free map. The first of them was durable before the second was written,
+    /// so no older checkpoint counts any more.
+    /// </summary>
+    public bool AreOfOneCheckpoint => _olderIsWritten && !Newest.FreeDirectory.IsNone && Older.FreeDirectory == Newest.FreeDirectory;
+
     /// <summary>Writes the meta pages of an empty data file into an empty file. They are durable when this returns.</summary>
     public static MetaPages Create(IStorageFile file, ReadOnlySpan<byte> identity)
     {

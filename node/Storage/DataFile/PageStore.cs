@@ -32,7 +32,7 @@ internal sealed class PageStore : IDisposable
         (File, Options, Meta) = (file, options, meta);
         Space = new PageSpace(file, options.MapBytes);
         _pool = new ScratchPool(options.FreeScratchBytesMax);
-        Free = FreeMap.Load(Space, meta.Newest);
+        Free = FreeMap.Load(Space, meta.Newest, isAlone: options.DeltaBytesMax > 0 && meta.AreOfOneCheckpoint);
         var readers = new ReaderSlots(options.SnapshotsMax);
         _pins = new CheckpointPins(meta.Newest, Free.UsedRuns());
         _reclamation = new PageReclamation(readers, _pins, _pool, Free, options);

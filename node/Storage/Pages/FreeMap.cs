@@ -84,12 +84,17 @@ internal sealed class FreeMap
     /// <summary>
     /// Reads the map to which a meta page refers. All free pages are reusable; which of them are holes is to be told by <see cref="AddHole"/>.
     /// </summary>
+    /// <param name="space">Resolves references.</param>
+    /// <param name="meta">The meta page.</param>
+    /// <param name="isAlone">Whether no other checkpoint is to be reached, so that pending pages are free.</param>
     /// <exception cref="CorruptStoreException">A page of the map is not what was written.</exception>
-    public static FreeMap Load(PageSpace space, MetaPage meta)
+    public static FreeMap Load(PageSpace space, MetaPage meta, bool isAlone = false)
     {
         var map = new FreeMap { FilePages = meta.FilePages };
         map.Reserve();
         map._pages.Load(space, meta, map._free, map._pending);
+        if (isAlone)
+            map.FreePending();
         map._reusable.CopyFrom(map._free);
         return map;
     }
@@ -254,8 +259,8 @@ internal sealed class FreeMap
     }
 
     /// <summary>
-    /// What is pending is free: the meta page that reached it was overwritten by another one of the checkpoint that is in progress. The map in the file says so
-    /// from the next checkpoint on. Until then an open takes these pages for pending ones, which does no harm.
+    /// What is pending is free: the meta page that reached it was overwritten by another one of the newest checkpoint. The map in the file says so from the
+    /// next checkpoint on.
     /// </summary>
     public void FreePending() => _freed = FreeAllPending();
 
