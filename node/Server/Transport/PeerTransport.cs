@@ -194,6 +194,20 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         },
     };
 
+    // A node that refuses the stream may have ended it before. Then its answer says why, and the failed write does not.
+    private async Task WriteHelloAsync(AsyncDuplexStreamingCall<PeerMessage, PeerMessage> call, CancellationToken cancellationToken)
+    {
+        try
+        {
+            await call.RequestStream.WriteAsync(Hello(), cancellationToken).ConfigureAwait(false);
+        }
+        catch (RpcException failed) when (failed.StatusCode == StatusCode.Cancelled)
+        {
+            await call.ResponseStream.MoveNext(cancellationToken).ConfigureAwait(false);
+            throw;
+        }
+    }
+
     // Returns the other node's id.
     private async Task<NodeId> ReadHelloAsync(IAsyncStreamReader<PeerMessage> incoming, CancellationToken cancellationToken)
     {
@@ -273,7 +287,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         using var call = new Internal.V1.Replication.ReplicationClient(channel.Calls()).Connect(cancellationToken: limit.Token);
         try
         {
-            await call.RequestStream.WriteAsync(Hello()).ConfigureAwait(false);
+            await WriteHelloAsync(call, limit.Token).ConfigureAwait(false);
             var answered = await ReadHelloAsync(call.ResponseStream, limit.Token).ConfigureAwait(false);
             if (answered != node)
                 throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {answered} answers at its address."));
