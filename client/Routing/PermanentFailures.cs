@@ -30,7 +30,7 @@ internal static class PermanentFailures
                 or HttpIOException { HttpRequestError: HttpRequestError.VersionNegotiationError }
                 || (cause is HttpRequestException { HttpRequestError: HttpRequestError.InvalidResponse }
                     or HttpIOException { HttpRequestError: HttpRequestError.InvalidResponse }
-                    && !HasOnlyEnded(cause))
+                    && !HasReset(cause) && !HasEnd(cause))
                 || (cause is HttpProtocolException protocol && IsForeign(protocol)))
                 return true;
         }
@@ -42,11 +42,10 @@ internal static class PermanentFailures
     /// mostly resets it; a reset is read as an end if a write has met it before. So one end says nothing, and several in a row do.
     /// </summary>
     public static bool HasEnded(Exception failure) =>
-        failure is RpcException { Status.DebugException: { } cause } && HasOnlyEnded(cause) && !HasReset(cause);
+        failure is RpcException { Status.DebugException: { } cause } && HasEnd(cause) && !HasReset(cause);
 
-    private static bool HasOnlyEnded(Exception failure) =>
-        failure is HttpIOException { HttpRequestError: HttpRequestError.ResponseEnded }
-        || HasReset(failure) || (failure.InnerException is { } inner && HasOnlyEnded(inner));
+    private static bool HasEnd(Exception failure) =>
+        failure is HttpIOException { HttpRequestError: HttpRequestError.ResponseEnded } || (failure.InnerException is { } inner && HasEnd(inner));
 
     private static bool HasReset(Exception failure) => failure is SocketException || (failure.InnerException is { } inner && HasReset(inner));
 

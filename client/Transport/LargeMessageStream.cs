@@ -8,7 +8,7 @@ using KvCluster.Wire;
 namespace KvCluster.Client.Transport;
 
 /// <summary>Receives large messages, up to a limit, for their readers. Used by one reader at a time.</summary>
-internal sealed class LargeMessageStream(Stream inner, int bytesMax) : Stream
+internal sealed class LargeMessageStream(Stream inner, int bytesMax) : BodyStream(inner)
 {
     private const int HeaderBytes = 5;
 
@@ -20,20 +20,6 @@ internal sealed class LargeMessageStream(Stream inner, int bytesMax) : Stream
     // Bytes of the message behind that header which the reader does not have yet.
     private long _left;
 
-    public override bool CanRead => true;
-
-    public override bool CanSeek => false;
-
-    public override bool CanWrite => false;
-
-    public override long Length => throw new NotSupportedException();
-
-    public override long Position
-    {
-        get => throw new NotSupportedException();
-        set => throw new NotSupportedException();
-    }
-
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public override async ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
     {
@@ -44,31 +30,9 @@ internal sealed class LargeMessageStream(Stream inner, int bytesMax) : Stream
         // The end of the body.
         if (_left == 0)
             return 0;
-        var read = await inner.ReadAsync(buffer[..(int)Math.Min(buffer.Length, _left)], cancellationToken).ConfigureAwait(false);
+        var read = await Inner.ReadAsync(buffer[..(int)Math.Min(buffer.Length, _left)], cancellationToken).ConfigureAwait(false);
         _left -= read;
         return read;
-    }
-
-    public override Task<int> ReadAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) =>
-        ReadAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
-
-    public override int Read(byte[] buffer, int offset, int count) => throw new NotSupportedException();
-
-    public override void Flush()
-    {
-    }
-
-    public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
-
-    public override void SetLength(long value) => throw new NotSupportedException();
-
-    public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException();
-
-    protected override void Dispose(bool disposing)
-    {
-        if (disposing)
-            inner.Dispose();
-        base.Dispose(disposing);
     }
 
     private int ReadHeader(Span<byte> destination)
@@ -82,7 +46,7 @@ internal sealed class LargeMessageStream(Stream inner, int bytesMax) : Stream
     private async ValueTask ReceiveHeaderAsync(CancellationToken cancellationToken)
     {
         _headerRead = _headerReceived = 0;
-        var received = await inner.ReadAtLeastAsync(_header, HeaderBytes, throwOnEndOfStream: false, cancellationToken).ConfigureAwait(false);
+        var received = await Inner.ReadAtLeastAsync(_header, HeaderBytes, throwOnEndOfStream: false, cancellationToken).ConfigureAwait(false);
         if (received == HeaderBytes)
         {
             var length = BinaryPrimitives.ReadUInt32BigEndian(_header.AsSpan(1));
@@ -100,7 +64,7 @@ internal sealed class LargeMessageStream(Stream inner, int bytesMax) : Stream
         int received;
         try
         {
-            received = await inner.ReadAtLeastAsync(message.AppendMemory(length), length, throwOnEndOfStream: false, cancellationToken).ConfigureAwait(false);
+            received = await Inner.ReadAtLeastAsync(message.AppendMemory(length), length, throwOnEndOfStream: false, cancellationToken).ConfigureAwait(false);
         }
         catch
         {
