@@ -81,7 +81,7 @@ internal static class AdminCommand
                 // With a shard map there is a cluster, which could not do what it was asked for.
                 if (await client.FindShardAsync(ReadOnlyMemory<byte>.Empty, stop) is not null)
                     throw;
-                return Skipped(Globals.EndpointOf(arguments), failure, output);
+                return Skipped(string.Join(", ", Globals.EndpointsOf(arguments)), failure, output);
             }
             if (arguments.GetValue(Wait) is { } seconds)
                 status = await LeftAsync(client, status, TimeSpan.FromSeconds(seconds), stop);

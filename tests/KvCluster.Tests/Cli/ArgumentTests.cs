@@ -22,13 +22,31 @@ public sealed class ArgumentTests
     [InlineData("$KV bench put --seconds NaN", "--seconds must be from 0.1 to 86400 seconds")]
     [InlineData("$KV scan --limit abc", "Cannot parse argument 'abc' for option '--limit' as a number in the allowed range.")]
     [InlineData("$KV status --shard -1", "as a number in the allowed range.")]
-    [InlineData("$KV status --output xml", "Argument 'xml' not recognized. Must be one of: 'text' 'json'. See kv --help.")]
+    [InlineData("$KV status --output xml", "Argument 'xml' not recognized. Must be one of: 'text' 'json' 'value'. See kv --help.")]
     [InlineData("$KV get k --tls-key k.pem", "--tls-key requires --tls-cert")]
     [InlineData("$KV get k --tls-ca absent.pem", "absent.pem is not usable: ")]
     [InlineData("KVCLUSTER_TLS_CA=absent.pem $KV get k", "absent.pem is not usable: ")]
     [InlineData(
         "$KV set remove s --al",
-        "Unrecognized option '--al'. Write -- in front of arguments that begin so, or OPTION=VALUE for the value of an option. See kv --help.")]
+        "Unrecognized option '--al'. Write -- in front of arguments that begin so, or OPTION=VALUE for the value of an option. Did you mean --all? "
+            + "See kv --help.")]
+    [InlineData("$KV gte k", "Did you mean get? See kv --help.")]
+    [InlineData("$KV set ad s m", "Did you mean add? See kv --help.")]
+    [InlineData("$KV scan --limt 3", "Unrecognized option '--limt'.")]
+    [InlineData("$KV scan --limt 3", "Did you mean --limit? See kv --help.")]
+    [InlineData("$KV get k --timeout 0", "--timeout must be from 0.1 to 86400 seconds.")]
+    [InlineData("$KV get k --timeout 1,5", "--timeout '1,5' is not a number of seconds, such as 1.5.")]
+    [InlineData("$KV get --key-hex 0f0", "--key-hex: '0f0' is not an even number of hexadecimal digits.")]
+    [InlineData("$KV get --key-base64 a", "--key-base64: 'a' is not base64.")]
+    [InlineData("$KV get --key-hex --key-base64 00", "--key-hex and --key-base64 exclude each other.")]
+    [InlineData("$KV get a b --floor", "--floor is of one KEY.")]
+    [InlineData("$KV get a b --out file", "--out is of one KEY.")]
+    [InlineData("$KV delete a b --if-exists", "--if-exists is of one KEY.")]
+    [InlineData("$KV scan --raw -o json", "--raw prints bytes as they are stored, so it cannot be used with --output json.")]
+    [InlineData("$KV get k --endpoint h:1,", "--endpoint '' is not an address such as http://127.0.0.1:7400.")]
+    [InlineData("$KV get k --endpoint me:secret@h:1", "--endpoint has a user or a password, for which the cluster has no use. Give http://h:1,")]
+    [InlineData("$KV get k --endpoint http://me:secret,secret@h:1", "--endpoint is not an address such as http://127.0.0.1:7400.")]
+    [InlineData("KVCLUSTER_ENDPOINT=ftp://h:1 $KV get k", "--endpoint 'ftp://h:1' is not an address such as http://127.0.0.1:7400.")]
     [InlineData("$KV set intersect s --json -- --t", "Unrecognized option '--json'.")]
     [InlineData("$KV admin transfer 0 --to 0", "--to 0: there is no node 0")]
     [InlineData("$KV put k --if-absnt", "Unrecognized option '--if-absnt'. Write -- in front of arguments that begin so, or OPTION=VALUE")]
@@ -77,6 +95,15 @@ public sealed class ArgumentTests
         Assert.DoesNotContain("secret", error, StringComparison.Ordinal);
         Assert.Equal(error.Length - 1, error.IndexOf('\n', StringComparison.Ordinal));
     }
+
+    [Theory]
+    [InlineData("db1:7401", false, "http://db1:7401")]
+    [InlineData("db1", false, "http://db1:7400")]
+    [InlineData("db1", true, "https://db1:7400")]
+    [InlineData("[::1]", false, "http://[::1]:7400")]
+    [InlineData("[::1]:7401", true, "https://[::1]:7401")]
+    [InlineData("http://db1:7401", true, "http://db1:7401")]
+    public void WithScheme_OfAnAddress_AddsWhatIsMissing(string given, bool isTls, string meant) => Assert.Equal(meant, Globals.WithScheme(given, isTls));
 
     /// <summary>A misspelt option was taken for the value of a key, of a set's member, or of the option before it.</summary>
     [Fact]

@@ -61,6 +61,83 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         }
     }
 
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task SeveralKeys_AreReadAndRemovedTogether_AndWhatIsMissingIsTold()
+    {
+        await _client.PutAsync(_key + "/a", "1");
+        await _client.PutAsync(_key + "/b", "two\tlines\n");
+        var missing = $"kv: '{_key}/c' does not exist.\n";
+        Assert.Equal((1, $"{_key}/a\t1\n{_key}/b\t$'two\\tlines\\n'\n", missing), await RunAsync($"$KV get {_key}/a {_key}/c {_key}/b"));
+        Assert.Equal((1, "1two\tlines\n", missing), await RunAsync($"$KV get {_key}/a {_key}/b {_key}/c --raw"));
+        Assert.Equal((0, "1\n$'two\\tlines\\n'\n", ""), await RunAsync($"$KV get {_key}/a {_key}/b -o value"));
+        var (exitCode, output, _) = await RunAsync($"$KV get {_key}/a {_key}/c -o json");
+        var found = output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => JsonDocument.Parse(line).RootElement.GetProperty("found"));
+        Assert.Equal((1, true, false), (exitCode, found.First().GetBoolean(), found.Last().GetBoolean()));
+        (exitCode, output, var error) = await RunAsync($"$KV del {_key}/a {_key}/c -o json");
+        Assert.Equal((0, ""), (exitCode, error));
+        Assert.Equal([(_key + "/a", true), (_key + "/c", false)], output.Split('\n', StringSplitOptions.RemoveEmptyEntries)
+            .Select(static line => JsonDocument.Parse(line).RootElement)
+            .Select(static line => (line.GetProperty("key").GetString(), line.GetProperty("existed").GetBoolean())));
+    }
+
+    /// <summary>A key that is not UTF-8 could be loaded and scanned, but not read.</summary>
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task Keys_InHexadecimalOrBase64_AreTheirBytes()
+    {
+        byte[] key = [.. Encoding.UTF8.GetBytes(_key), 0xFF, 0];
+        var (hex, base64) = (Convert.ToHexString(key), Convert.ToBase64String(key));
+        var (exitCode, _, error) = await RunAsync($"$KV put --key-hex {hex} v");
+        Assert.Equal((0, ""), (exitCode, error));
+        Assert.Equal((0, "v\n", ""), await RunAsync($"$KV get --key-base64 {base64}"));
+        Assert.Equal((0, "v\n", ""), await RunAsync($"$KV ls --key-hex {hex[..^2]} -o value"));
+        Assert.Equal((0, "1\n", ""), await RunAsync($"$KV count --key-hex {hex}"));
+        Assert.Equal((0, "1\n", ""), await RunAsync($"$KV rm --key-hex {hex}"));
+        Assert.False((await _client.GetAsync(key)).Found);
+    }
+
+    /// <summary>A value with a line feed looked like an entry of its own.</summary>
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task Scan_OfWhatALineCannotCarry_QuotesIt_UnlessItIsAskedForRaw()
+    {
+        await _client.PutAsync(_key + "/\t", "a\nb");
+        await _client.PutAsync(_key + "/x", "{\"plain\": \"value\"}");
+        Assert.Equal((0, $"$'{_key}/\\t'\t$'a\\nb'\n{_key}/x\t{{\"plain\": \"value\"}}\n", ""), await RunAsync($"$KV scan {_key}"));
+        Assert.Equal((0, $"{_key}/\t\ta\nb\n", ""), await RunAsync($"$KV scan {_key} --raw --limit 1"));
+        Assert.Equal((0, "$'a\\nb'\n{\"plain\": \"value\"}\n", ""), await RunAsync($"$KV scan {_key} -o value"));
+    }
+
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task Watch_InText_ShowsEtagsAndWhyAKeyIsGone()
+    {
+        string? begun = null;
+        await foreach (var message in _client.WatchAsync(new KvWatch { Prefix = Encoding.UTF8.GetBytes(_key), Initial = true }))
+        {
+            begun = message.Token ?? begun;
+            if (message.IsInitialComplete)
+                break;
+        }
+        var put = await _client.PutAsync(Encoding.UTF8.GetBytes(_key), "v"u8.ToArray(), new KvPutOptions { TimeToLive = TimeSpan.FromMilliseconds(1) });
+        var (exitCode, output, error) = await RunAsync($"$KV watch {_key} --after {begun} --count 2 --previous");
+        Assert.Equal((0, ""), (exitCode, error));
+        var lines = output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => line.Split('\t')).ToList();
+        Assert.Equal(["put", _key, "v", put.Position.Etag.ToString(), ""], lines[0].Take(5));
+        Assert.Equal(["delete", _key, "", "expired"], lines[1].Take(5).Where(static (_, column) => column != 3));
+        Assert.Equal(36, lines[1][3].Length);
+    }
+
+    /// <summary>One of several addresses may be away.</summary>
+    [ToolFact("bash")]
+    public async Task Endpoints_OfWhichOneAnswers_AreEnough_AndNeedNoScheme()
+    {
+        var address = fixture.Cluster.AddressOf(1).Replace("http://", "", StringComparison.Ordinal);
+        Assert.Equal((0, "0\n", ""), await RunAsync($"$KV count {_key} --endpoint 127.0.0.1:9,{address}"));
+        Assert.Equal((0, "0\n", ""), await RunAsync($"unset KV_ENDPOINT; KVCLUSTER_ENDPOINT={address} $KV count {_key}"));
+    }
+
     /// <summary>It printed "standard output: Broken pipe" and ended with 70, as if there was a bug.</summary>
     [ToolTheory("bash")]
     [InlineData("get")]

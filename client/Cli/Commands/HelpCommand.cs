@@ -1,0 +1,16 @@
+using System.CommandLine;
+
+namespace KvCluster.Cli.Commands;
+
+/// <summary>`kv help`: what there is, and by examples how it is used.</summary>
+internal static class HelpCommand
+{
+    private static readonly Argument<string?> Topic = new("TOPIC") { Description = "A topic or a command.", Arity = ArgumentArity.ZeroOrOne };
+
+    public static Command Create() => CliCommand.CreateReader(
+        "help", "Show what there is, or examples of a topic or a command.", [Topic], (arguments, output, _) =>
+        {
+            output.Lines(arguments.GetValue(Topic) is { } topic ? HelpTopics.Of(topic) : HelpTopics.Overview);
+            return Task.FromResult(ExitCodes.Done);
+        });
+}
