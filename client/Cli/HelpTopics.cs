@@ -96,13 +96,21 @@ internal static class HelpTopics
               kv session keep-alive lock "$id"           at least every 10 seconds
               kv session end lock "$id"
             """),
-        new("files", ["load", "verify"],
+        new("files", ["export", "import", "load", "verify"],
             """
             Many keys at once, from files with a line for each: key, tab, value. They may be compressed with gzip.
 
-              kv load packages.tsv.gz                    says how to go on if it fails
-              kv load packages.tsv --from-line 5001      go on
+              kv import packages.tsv.gz                  says how to go on if it fails; load is another name of import
+              kv import packages.tsv --from-line 5001    go on
               kv verify packages.tsv                     compare with the cluster; the exit code is 6 if values differ
+
+            What is exported loads back as it was: every byte, and the time that a key still lives.
+
+              kv export orders/ > orders.tsv
+              kv export orders/ -o json > orders.jsonl
+              kv export | gzip > all.gz
+              kv import orders.tsv
+              kv import all.gz
             """),
         new("scripts", [],
             """
@@ -165,7 +173,7 @@ internal static class HelpTopics
           keys       get, put, delete (del), rm, incr, touch, txn
           ranges     scan (ls), count, watch
           more       set, session
-          files      load, verify
+          files      export, import (load), verify
           cluster    status, doctor, selftest, bench, admin
           kv         help
 

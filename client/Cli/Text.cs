@@ -102,6 +102,49 @@ internal static class Text
         return shown.WrittenSpan;
     }
 
+    /// <summary>Reads what <see cref="Quoted"/> writes. Bytes that do not begin so are what they are. False: the quotes are broken.</summary>
+    public static bool TryUnquote(ReadOnlyMemory<byte> field, out ReadOnlyMemory<byte> bytes)
+    {
+        bytes = field;
+        var quoted = field.Span;
+        if (!quoted.StartsWith(QuoteBegin))
+            return true;
+        if (quoted.Length == QuoteBegin.Length || !quoted.EndsWith(QuoteEnd))
+            return false;
+        quoted = quoted[QuoteBegin.Length..^QuoteEnd.Length];
+        var plain = new byte[quoted.Length];
+        var length = 0;
+        while (!quoted.IsEmpty)
+        {
+            var (meant, taken) = quoted[0] == '\\' ? Unescaped(quoted) : (quoted[0] == QuoteEnd[0] ? -1 : quoted[0], 1);
+            if (meant < 0)
+                return false;
+            plain[length++] = (byte)meant;
+            quoted = quoted[taken..];
+        }
+        bytes = plain.AsMemory(0, length);
+        return true;
+    }
+
+    // The byte that an escape at the beginning means, -1 if it is none, and its length.
+    private static (int Meant, int Taken) Unescaped(ReadOnlySpan<byte> quoted) => quoted switch
+    {
+        [_, (byte)'t', ..] => ('\t', 2),
+        [_, (byte)'n', ..] => ('\n', 2),
+        [_, (byte)'r', ..] => ('\r', 2),
+        [_, (byte)'\\' or (byte)'\'', ..] => (quoted[1], 2),
+        [_, (byte)'x', var high, var low, ..] when HexOf(high) >= 0 && HexOf(low) >= 0 => ((HexOf(high) << 4) | HexOf(low), 4),
+        _ => (-1, 1),
+    };
+
+    private static int HexOf(byte digit) => digit switch
+    {
+        >= (byte)'0' and <= (byte)'9' => digit - '0',
+        >= (byte)'a' and <= (byte)'f' => digit - 'a' + 10,
+        >= (byte)'A' and <= (byte)'F' => digit - 'A' + 10,
+        _ => -1,
+    };
+
     private static string? EscapeOf(Rune rune) => rune.Value switch
     {
         '\t' => @"\t",

@@ -11,7 +11,8 @@ internal static class CommandTable
         ("incr", null, ChangeCommands.Increment), ("touch", null, ChangeCommands.Touch), ("txn", null, TransactCommand.Create),
         ("scan", "ls", ScanCommands.Scan), ("count", null, ScanCommands.Count), ("watch", null, WatchCommand.Create),
         ("set", null, SetCommands.Create), ("session", null, SessionCommands.Create),
-        ("load", null, LoadCommand.Create), ("verify", null, VerifyCommand.Create), ("bench", null, BenchCommand.Create),
+        ("export", null, ExportCommand.Create), ("import", "load", ImportCommand.Create), ("verify", null, VerifyCommand.Create),
+        ("bench", null, BenchCommand.Create),
         ("status", null, StatusCommand.Create), ("doctor", null, DoctorCommand.Create), ("selftest", null, SelftestCommand.Create),
         ("admin", null, AdminCommand.Create), ("help", null, HelpCommand.Create),
     ];

@@ -109,6 +109,63 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         Assert.Equal((0, "$'a\\nb'\n{\"plain\": \"value\"}\n", ""), await RunAsync($"$KV scan {_key} -o value"));
     }
 
+    [ToolTheory("bash")]
+    [InlineData("text")]
+    [InlineData("json")]
+    [Trait("Turn", "3")]
+    public async Task Export_ThatIsImported_GivesBackEveryByteAndTheTimeLeft(string form)
+    {
+        using var folder = new TemporaryDirectory();
+        var prefix = Encoding.UTF8.GetBytes(_key + "/");
+        byte[] odd = [.. prefix, 0xFF, (byte)'\t', 0];
+        byte[] value = [.. "a\r\n'\\\t"u8, 0, 0xE9];
+        await _client.PutAsync(odd, value);
+        await _client.PutAsync(_key + "/quote", "$'plain'");
+        await _client.PutAsync((byte[])[.. prefix, .. "timed"u8], value, new KvPutOptions { TimeToLive = TimeSpan.FromSeconds(1000) });
+        await RunAsync($"$KV put {_key}/owned v --owner $($KV session open {_key} --lifetime 3600)");
+        var (exitCode, output, error) = await RunAsync(
+            $"cd '{folder.Path}'; $KV export {_key}/ -o {form} > exported && $KV rm --prefix {_key}/ && $KV import exported && $KV verify exported");
+        Assert.True(exitCode == 0, error);
+        Assert.StartsWith("kv: keys left out because sessions own them: 1. ", error, StringComparison.Ordinal);
+        Assert.Contains("3 records in ", output, StringComparison.Ordinal);
+        Assert.Contains("0 missing, 0 different", output, StringComparison.Ordinal);
+        Assert.Equal(3, await _client.CountAsync(prefix));
+        var options = new KvGetOptions { WithLife = true };
+        var (plain, timed) = (await _client.GetAsync(odd, options), await _client.GetAsync((byte[])[.. prefix, .. "timed"u8], options));
+        Assert.Null(plain.Life.Left);
+        Assert.Equal(value, plain.Value.ToArray());
+        Assert.Equal(value, timed.Value.ToArray());
+        Assert.InRange(Assert.NotNull(timed.Life.Left).TotalSeconds, 1, 1000);
+    }
+
+    /// <summary>Keys that expire are written beside the others, and must not overtake what stands before them.</summary>
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task Import_OfAKeyThatIsThereAgain_KeepsTheLaterLine_AndReportsTheLast()
+    {
+        const int lines = 600;
+        using var folder = new TemporaryDirectory();
+        var random = new Random(5);
+        var (text, last) = (new StringBuilder("#kvcluster-export-1\n"), new Dictionary<string, (string Value, bool IsTimed)>());
+        for (var line = 0; line < lines; line++)
+        {
+            var (key, isTimed) = ($"{_key}/{random.Next(100)}", random.Next(8) == 0);
+            text.Append(CultureInfo.InvariantCulture, $"{key}\t{line}\t{(isTimed ? "3600000" : "")}\n");
+            last[key] = ($"{line}", isTimed);
+        }
+        await File.WriteAllTextAsync(Path.Combine(folder.Path, "file"), text.ToString());
+        var (exitCode, output, error) = await RunAsync($"$KV import '{folder.Path}/file' -o json");
+        Assert.True(exitCode == 0, error);
+        var report = JsonDocument.Parse(output).RootElement;
+        Assert.Equal((lines, lines + 1), (report.GetProperty("records").GetInt32(), report.GetProperty("acknowledged_line").GetInt32()));
+        await foreach (var entry in _client.ScanAsync(new KvScan { Prefix = Encoding.UTF8.GetBytes(_key + "/"), WithLife = true }))
+        {
+            Assert.True(last.Remove(Encoding.UTF8.GetString(entry.Key.Span), out var expected));
+            Assert.Equal(expected, (Encoding.UTF8.GetString(entry.Value.Span), entry.Life.Left is not null));
+        }
+        Assert.Empty(last);
+    }
+
     [ToolFact("bash")]
     [Trait("Turn", "3")]
     public async Task Watch_InText_ShowsEtagsAndWhyAKeyIsGone()

@@ -31,6 +31,36 @@ public sealed class TextTests
     }
 
     [Fact]
+    public void Quoted_OfAnyBytes_IsReadBackAsTheyWere()
+    {
+        var random = new Random(3);
+        for (var round = 0; round < 1_000; round++)
+        {
+            var bytes = new byte[random.Next(40)];
+            random.NextBytes(bytes);
+            Assert.True(Text.TryUnquote(Text.Quoted(bytes).ToArray(), out var read));
+            Assert.Equal(bytes, read.ToArray());
+        }
+    }
+
+    [Theory]
+    [InlineData("plain", "plain")]
+    [InlineData("$'", null)]
+    [InlineData("$'a", null)]
+    [InlineData("$'a'b'", null)]
+    [InlineData(@"$'a\'", null)]
+    [InlineData(@"$'\q'", null)]
+    [InlineData(@"$'\x1'", null)]
+    [InlineData(@"$'\x1G'", null)]
+    [InlineData(@"$'\x41'", "A")]
+    public void TryUnquote_OfBrokenQuotes_Refuses(string text, string? meant)
+    {
+        Assert.Equal(meant is not null, Text.TryUnquote(Encoding.UTF8.GetBytes(text), out var bytes));
+        if (meant is not null)
+            Assert.Equal(meant, Encoding.UTF8.GetString(bytes.Span));
+    }
+
+    [Fact]
     public void Field_OfBytesThatAreNotUtf8_IsQuotedOnATerminal()
     {
         byte[] bytes = [.. "a"u8, 0xFF, 0xE9];
