@@ -7,8 +7,9 @@ namespace KvCluster.Cli;
 /// <summary>The options that all commands have.</summary>
 internal static class Globals
 {
-    private const string EndpointDefault = "http://127.0.0.1:7400";
-    private const string PortDefault = ":7400";
+    /// <summary>Where a cluster is looked for if nothing says where it is.</summary>
+    public const string EndpointDefault = "http://127.0.0.1:7400";
+
     private const double SecondsMin = 0.1;
     private const double SecondsMax = 86_400;
 
@@ -18,8 +19,10 @@ internal static class Globals
             + "option is given more than once (environment variable KVCLUSTER_ENDPOINT).",
         HelpName = "ADDRESS",
         Recursive = true,
-        DefaultValueFactory = static _ => (string[])[Variable("KVCLUSTER_ENDPOINT", formerly: "KV_ENDPOINT") ?? EndpointDefault],
+        DefaultValueFactory = static _ => (string[])[EndpointOfEnvironment ?? EndpointDefault],
     };
+
+    public static readonly Option<string?> Context = ContextOption();
 
     public static readonly Option<string> OutputFormat = OutputOption();
 
@@ -43,65 +46,36 @@ internal static class Globals
         "--tls-server-name", "KVCLUSTER_TLS_SERVER_NAME", "Name that the servers' certificates must have, if it is not the host of their address", "NAME",
         formerly: "KV_TLS_SERVER_NAME");
 
+    /// <summary>All of them.</summary>
+    public static readonly IReadOnlyList<Option> All = [Endpoint, Context, OutputFormat, TimeLimit, Gateway, TlsCa, TlsCert, TlsKey, TlsServerName];
+
     /// <summary>Limit of calls that read or write whole replicas.</summary>
     public static readonly TimeSpan CallLimitOfWholeReplicas = TimeSpan.FromMinutes(10);
 
     /// <summary>How long an ordinary call may take.</summary>
     public static readonly TimeSpan CallLimitDefault = new KvClientOptions().Timeout;
 
-    /// <summary>The addresses, each with its scheme; at least one.</summary>
-    /// <exception cref="CliException">One is not an address. The message shows nothing of it that may be a secret.</exception>
-    public static IReadOnlyList<string> EndpointsOf(ParseResult arguments) => [.. arguments.GetRequiredValue(Endpoint)
-        .SelectMany(static given => given.Split(',', StringSplitOptions.TrimEntries)
-            .Select(endpoint => (Endpoint: endpoint, MayShow: !given.Contains('@', StringComparison.Ordinal))))
-        .Select(one => AddressIn(arguments, one.Endpoint, Endpoint.Name, one.MayShow))];
+    /// <summary>The addresses that the environment names; null: it names none.</summary>
+    public static string? EndpointOfEnvironment => Variable("KVCLUSTER_ENDPOINT", formerly: "KV_ENDPOINT");
 
-    /// <summary>Checks an address that an option gives, and returns it with its scheme: without one it is https if there is an option of TLS.</summary>
-    /// <param name="mayShow">Whether a message may have it: a part of a longer text may be a part of a password.</param>
-    /// <inheritdoc cref="EndpointsOf"/>
-    public static string AddressIn(ParseResult arguments, string given, string option, bool mayShow = true)
-    {
-        var endpoint = WithScheme(given, isTls: new[] { TlsCa, TlsCert, TlsKey, TlsServerName }.Any(one => arguments.GetValue(one) is not null));
-        if (!Uri.TryCreate(endpoint, UriKind.Absolute, out var address) || address.Scheme is not ("http" or "https") || address.Host.Length == 0)
-        {
-            var shown = !mayShow || given.Contains('@', StringComparison.Ordinal) ? "" : $" '{given}'";
-            throw new CliException(ExitCodes.Usage, $"{option}{shown} is not an address such as {EndpointDefault}.");
-        }
+    /// <summary>The context that the environment names; null: it names none.</summary>
+    public static string? ContextOfEnvironment => Variable("KVCLUSTER_CONTEXT");
 
-        if (address.UserInfo.Length > 0)
-        {
-            throw new CliException(
-                ExitCodes.Usage,
-                $"{option} has a user or a password, for which the cluster has no use. Give {address.Scheme}://{address.Authority}, and a certificate by "
-                + "--tls-cert.");
-        }
-
-        return address.PathAndQuery == "/" && address.Fragment.Length == 0
-            ? endpoint
-            : throw new CliException(ExitCodes.Usage, $"{option} must have nothing behind host and port: {address.Scheme}://{address.Authority}.");
-    }
-
-    /// <summary>An address with a scheme as it is, and another one with the scheme and the port that are meant.</summary>
-    internal static string WithScheme(string endpoint, bool isTls)
-    {
-        if (endpoint.Contains("://", StringComparison.Ordinal))
-            return endpoint;
-        // The colons of an IPv6 address are in brackets.
-        var hasPort = endpoint.LastIndexOf(':') > endpoint.LastIndexOf(']');
-        return $"{(isTls ? "https" : "http")}://{endpoint}{(hasPort ? "" : PortDefault)}";
-    }
+    /// <summary>Whether an option is on the command line.</summary>
+    public static bool IsGiven(ParseResult arguments, Option option) => arguments.GetResult(option) is { Implicit: false };
 
     /// <summary>Creates a client from the options.</summary>
     /// <param name="callLimit">How long one call may take with all its retries, unless --timeout says so; null: the library's default.</param>
     /// <exception cref="CliException">The endpoint is not an address, or a TLS file is not usable.</exception>
     public static KvClient ClientOf(ParseResult arguments, TimeSpan? callLimit = null)
     {
+        var connection = Connection.Of(arguments);
         var options = new KvClientOptions
         {
-            Endpoints = EndpointsOf(arguments),
-            Gateway = arguments.GetValue(Gateway),
+            Endpoints = connection.Endpoints,
+            Gateway = connection.Gateway,
             Timeout = TimeLimitOf(arguments) ?? callLimit ?? CallLimitDefault,
-            Tls = TlsOf(arguments),
+            Tls = connection.Tls,
         };
         try
         {
@@ -149,21 +123,6 @@ internal static class Globals
             ExitCodes.Usage, string.Create(CultureInfo.InvariantCulture, $"{TimeLimit.Name} must be from {SecondsMin} to {SecondsMax} seconds.")),
     };
 
-    /// <exception cref="CliException">There is a key without a certificate.</exception>
-    public static KvTlsOptions TlsOf(ParseResult arguments)
-    {
-        var tls = new KvTlsOptions
-        {
-            AuthorityFile = arguments.GetValue(TlsCa),
-            CertificateFile = arguments.GetValue(TlsCert),
-            KeyFile = arguments.GetValue(TlsKey),
-            ServerName = arguments.GetValue(TlsServerName),
-        };
-        return tls is { CertificateFile: null, KeyFile: not null }
-            ? throw new CliException(ExitCodes.Usage, "--tls-key requires --tls-cert.")
-            : tls;
-    }
-
     // The message of such a failure begins with the file.
     private static string? FileOptionOf(ParseResult arguments, string message) => new[] { TlsCa, TlsCert, TlsKey }
         .FirstOrDefault(option => arguments.GetValue(option) is { } file && message.StartsWith(file, StringComparison.Ordinal))?.Name;
@@ -182,6 +141,18 @@ internal static class Globals
         Recursive = true,
         DefaultValueFactory = _ => Variable(variable, formerly),
     };
+
+    private static Option<string?> ContextOption()
+    {
+        var option = new Option<string?>("--context")
+        {
+            Description = "The cluster that kv context add has given this name (environment variable KVCLUSTER_CONTEXT).",
+            HelpName = "NAME",
+            Recursive = true,
+        };
+        option.CompletionSources.Add(static _ => ContextFile.NamesIfReadable());
+        return option;
+    }
 
     private static Option<double?> TimeLimitOption()
     {

@@ -125,7 +125,7 @@ internal static class HelpTopics
             Exit codes: 0 done, 1 not found, 2 usage, 3 unavailable and nothing applied, 4 a condition did not hold, 5 outcome unknown or
             interrupted, 6 differences, 7 problems found, 70 internal, 141 nobody reads the output any more.
             """),
-        new("connect", [],
+        new("connect", ["context", "completion"],
             """
             How a cluster is found. Any router or node of it is enough; several are for when one is away.
 
@@ -135,7 +135,16 @@ internal static class HelpTopics
               kv status --endpoint router --gateway      every call through the router, where nodes cannot be reached
 
             Variables of the environment stand for options: KVCLUSTER_ENDPOINT, KVCLUSTER_TLS_CA, KVCLUSTER_TLS_CERT, KVCLUSTER_TLS_KEY,
-            KVCLUSTER_TLS_SERVER_NAME.
+            KVCLUSTER_TLS_SERVER_NAME. A context is a name for all of them; the first one is used where nothing else says what is meant:
+
+              kv context add prod --endpoint db1,db2 --tls-ca ca.crt --tls-cert me.crt --tls-key me.key
+              kv context add test --endpoint localhost
+              kv status --context test                   or KVCLUSTER_CONTEXT=test
+              kv context use test
+              kv context list
+
+            A shell completes commands, options and their values after source <(kv completion bash), or likewise zsh; fish after
+            kv completion fish | source.
             """),
         new("operating", ["status", "doctor", "selftest", "admin", "bench"],
             """
@@ -175,7 +184,7 @@ internal static class HelpTopics
           more       set, session
           files      export, import (load), verify
           cluster    status, doctor, selftest, bench, admin
-          kv         help
+          kv         context, completion, help
 
         kv COMMAND --help lists the options of a command, kv --help those of all commands.
         kv help TOPIC has examples of {string.Join(", ", All.Select(static one => one.Name))}.

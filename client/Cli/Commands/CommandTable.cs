@@ -14,12 +14,15 @@ internal static class CommandTable
         ("export", null, ExportCommand.Create), ("import", "load", ImportCommand.Create), ("verify", null, VerifyCommand.Create),
         ("bench", null, BenchCommand.Create),
         ("status", null, StatusCommand.Create), ("doctor", null, DoctorCommand.Create), ("selftest", null, SelftestCommand.Create),
-        ("admin", null, AdminCommand.Create), ("help", null, HelpCommand.Create),
+        ("admin", null, AdminCommand.Create), ("context", null, ContextCommands.Create), ("completion", null, CompletionCommands.Completion),
+        ("help", null, HelpCommand.Create),
     ];
 
     /// <summary>The command that the first argument names, because creating all of them takes longer than a call; all commands if it names none.</summary>
     public static IEnumerable<Command> For(string[] arguments)
     {
+        if (arguments is [CompletionCommands.CompleteName, ..])
+            return [CompletionCommands.Complete()];
         var named = arguments.Length == 0 ? -1 : Array.FindIndex(All, one => one.Name == arguments[0] || one.Alias == arguments[0]);
         return named >= 0 ? [Created(All[named])] : All.Select(Created);
     }

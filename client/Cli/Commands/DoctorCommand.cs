@@ -21,13 +21,13 @@ internal static class DoctorCommand
         async (arguments, output, stop) =>
         {
             await using var client = Globals.ClientOf(arguments);
-            string[] routers =
-                [.. Globals.EndpointsOf(arguments), .. arguments.GetValue(Routers)!.Select(router => Globals.AddressIn(arguments, router, Routers.Name))];
+            var connection = Connection.Of(arguments);
+            string[] routers = [.. connection.Endpoints, .. arguments.GetValue(Routers)!.Select(router => connection.AddressIn(router, Routers.Name))];
             var (status, nodes, asked, now) = await Examined.ReadAsync(client.Admin, stop);
             // Nodes are left out, because a node reports its own certificate when it is examined.
             var servers = routers.Select(static router => new Uri(router))
                 .Where(router => router.Scheme == Uri.UriSchemeHttps && nodes.All(node => !IsSame(node.Address, router))).Distinct();
-            var presented = await Task.WhenAll(servers.Select(server => Handshakes.ReadAsync(server, Globals.TlsOf(arguments), stop)));
+            var presented = await Task.WhenAll(servers.Select(server => Handshakes.ReadAsync(server, connection.Tls, stop)));
             var findings = new Diagnosis(status, nodes, asked, now) { Presented = [.. presented.SelectMany(static one => one)] }.Findings();
             if (output.IsJson)
                 output.Document(ToDocument(status.Cluster, findings));

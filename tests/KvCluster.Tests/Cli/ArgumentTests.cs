@@ -103,7 +103,7 @@ public sealed class ArgumentTests
     [InlineData("[::1]", false, "http://[::1]:7400")]
     [InlineData("[::1]:7401", true, "https://[::1]:7401")]
     [InlineData("http://db1:7401", true, "http://db1:7401")]
-    public void WithScheme_OfAnAddress_AddsWhatIsMissing(string given, bool isTls, string meant) => Assert.Equal(meant, Globals.WithScheme(given, isTls));
+    public void WithScheme_OfAnAddress_AddsWhatIsMissing(string given, bool isTls, string meant) => Assert.Equal(meant, Connection.WithScheme(given, isTls));
 
     /// <summary>A misspelt option was taken for the value of a key, of a set's member, or of the option before it.</summary>
     [Fact]
@@ -121,13 +121,7 @@ public sealed class ArgumentTests
 
         static string? UnknownIn(params string[] arguments) => ParseMistakes.UnknownOption(Parsed(arguments), arguments);
 
-        static ParseResult Parsed(params string[] arguments)
-        {
-            var root = new RootCommand { Globals.Endpoint, Globals.OutputFormat, Globals.Gateway };
-            foreach (var command in CommandTable.For(arguments))
-                root.Subcommands.Add(command);
-            return root.Parse(arguments);
-        }
+        static ParseResult Parsed(params string[] arguments) => CommandRun.Root(arguments).Parse(arguments);
 
         static IEnumerable<string[]> PathsOf(Command command) => command.Subcommands.Count == 0
             ? [[command.Name]]

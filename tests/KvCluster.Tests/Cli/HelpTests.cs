@@ -1,4 +1,3 @@
-using System.CommandLine;
 using System.CommandLine.Parsing;
 using KvCluster.Cli;
 using KvCluster.Cli.Commands;
@@ -29,14 +28,7 @@ public sealed class HelpTests
         foreach (var part in example.Split("  ")[0].Split(" | ").Where(static part => part.StartsWith("kv ", StringComparison.Ordinal)))
         {
             string[] arguments = [.. CommandLineParser.SplitCommandLine(part.Split(" < ")[0].Split(" > ")[0]).Skip(1)];
-            var root = new RootCommand
-            {
-                Globals.Endpoint, Globals.OutputFormat, Globals.Gateway, Globals.TlsCa, Globals.TlsCert, Globals.TlsKey, Globals.TlsServerName,
-                Globals.TimeLimit,
-            };
-            foreach (var command in CommandTable.For(arguments))
-                root.Subcommands.Add(command);
-            var parsed = root.Parse(arguments);
+            var parsed = CommandRun.Root(arguments).Parse(arguments);
             Assert.True(parsed.Errors.Count == 0, $"{example}: {string.Join(' ', parsed.Errors.Select(static error => error.Message))}");
             Assert.True(ParseMistakes.UnknownOption(parsed, arguments) is null, example);
         }
