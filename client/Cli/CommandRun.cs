@@ -30,10 +30,12 @@ internal static class CommandRun
             return Refuse($"Unrecognized option '{unknown}'. Write -- in front of arguments that begin so, or OPTION=VALUE for the value of an option."
                 + ParseMistakes.OptionMeant(parsed, unknown));
 
-        using var interruption = new Interruption();
+        // A shell has one for each of its commands.
+        using var interruption = parsed.CommandResult.Command.Name == ShellCommand.Name ? null : new Interruption();
         using var help = new StringWriter();
         var exitCode = await parsed.InvokeAsync(
-            new InvocationConfiguration { EnableDefaultExceptionHandler = false, ProcessTerminationTimeout = null, Output = help }, interruption.Token);
+            new InvocationConfiguration { EnableDefaultExceptionHandler = false, ProcessTerminationTimeout = null, Output = help },
+            interruption?.Token ?? CancellationToken.None);
         return help.GetStringBuilder().Length == 0 ? exitCode : PrintHelp(help.ToString(), exitCode);
     }
 

@@ -4,7 +4,7 @@ using KvCluster.Cli.Commands;
 
 namespace KvCluster.Cli;
 
-/// <summary>What may stand for the last word of a command line. For the scripts of `kv completion`. Nothing is executed, and no server is asked.</summary>
+/// <summary>What may stand for the last word of a command line. For the scripts of `kv completion` and for `kv shell`. No server is asked.</summary>
 internal static class Completions
 {
     /// <summary>All words that begin as the last one does and may stand there, in order.</summary>
@@ -15,6 +15,9 @@ internal static class Completions
         var last = words is [.., "="] or [] ? "" : words[^1];
         return [.. place.Candidates(last).Where(word => word.StartsWith(last, StringComparison.Ordinal)).Distinct().Order(StringComparer.Ordinal)];
     }
+
+    /// <summary>Whether a key, or the beginning of one, stands in the place of the last word.</summary>
+    public static bool IsAtKey(string[] words) => PlaceOf([.. words.SkipLast(1)]).IsAtKey(words is [.., var last] ? last : "");
 
     private static Place PlaceOf(string[] words)
     {
@@ -27,6 +30,9 @@ internal static class Completions
     /// <summary>Where in a command line one is.</summary>
     private sealed class Place(Command root)
     {
+        /// <summary>What arguments and options for keys are called.</summary>
+        private static readonly string?[] KeyNames = ["KEY", "PREFIX"];
+
         private readonly List<Command> _commands = [root];
         private Option? _open;
         private int _arguments;
@@ -60,10 +66,16 @@ internal static class Completions
                     ? ValuesOf(option).Select(value => $"{option.Name}={value}")
                     : [option.Name]);
             var commands = _arguments == 0 ? Command.Subcommands.Where(static command => !command.Hidden) : [];
-            var arguments = Command.Arguments.Skip(Math.Min(_arguments, Math.Max(0, Command.Arguments.Count - 1))).Take(1);
             return commands.SelectMany(static command => command.Aliases.Prepend(command.Name))
-                .Concat(arguments.SelectMany(static argument => ValuesOf(argument)));
+                .Concat(Arguments.SelectMany(static argument => ValuesOf(argument)));
         }
+
+        public bool IsAtKey(string last) => _open is not null
+            ? KeyNames.Contains(_open.HelpName)
+            : (_isBehindOptions || !last.StartsWith('-')) && Arguments.Any(static argument => KeyNames.Contains(argument.Name));
+
+        // The next argument. The last one of a command may be there more than once.
+        private IEnumerable<Argument> Arguments => Command.Arguments.Skip(Math.Min(_arguments, Math.Max(0, Command.Arguments.Count - 1))).Take(1);
 
         private Command? Subcommand(string word) => Command.Subcommands.FirstOrDefault(command => command.Name == word || command.Aliases.Contains(word));
 

@@ -125,7 +125,7 @@ internal static class HelpTopics
             Exit codes: 0 done, 1 not found, 2 usage, 3 unavailable and nothing applied, 4 a condition did not hold, 5 outcome unknown or
             interrupted, 6 differences, 7 problems found, 70 internal, 141 nobody reads the output any more.
             """),
-        new("connect", ["context", "completion"],
+        new("connect", ["shell", "context", "completion"],
             """
             How a cluster is found. Any router or node of it is enough; several are for when one is away.
 
@@ -143,15 +143,21 @@ internal static class HelpTopics
               kv context use test
               kv context list
 
-            A shell completes commands, options and their values after source <(kv completion bash), or likewise zsh; fish after
+            kv shell executes commands line by line with these options, and completes commands and keys:
+
+              kv shell --context prod
+              kv shell --endpoint db1 < commands.txt
+
+            A shell of the system completes commands, options and their values after source <(kv completion bash), or likewise zsh; fish after
             kv completion fish | source.
             """),
-        new("operating", ["status", "doctor", "selftest", "admin", "bench"],
+        new("operating", ["status", "top", "doctor", "selftest", "admin", "bench"],
             """
             Look at a cluster:
 
               kv status                                  nodes, shards and leaders, and how far replicas are behind
               kv status --shard 0                        with leases, followers and recent decisions
+              kv top                                     which shards change most, every two seconds
               kv doctor                                  problems, and what to do
               kv selftest                                check what a cluster promises, with keys of its own
               kv bench mixed --callers 64 --seconds 10   measure; leaves keys under bench/
@@ -183,8 +189,8 @@ internal static class HelpTopics
           ranges     scan (ls), count, watch
           more       set, session
           files      export, import (load), verify
-          cluster    status, doctor, selftest, bench, admin
-          kv         context, completion, help
+          cluster    status, top, doctor, selftest, bench, admin
+          kv         shell, context, completion, help
 
         kv COMMAND --help lists the options of a command, kv --help those of all commands.
         kv help TOPIC has examples of {string.Join(", ", All.Select(static one => one.Name))}.

@@ -13,9 +13,9 @@ internal static class CommandTable
         ("set", null, SetCommands.Create), ("session", null, SessionCommands.Create),
         ("export", null, ExportCommand.Create), ("import", "load", ImportCommand.Create), ("verify", null, VerifyCommand.Create),
         ("bench", null, BenchCommand.Create),
-        ("status", null, StatusCommand.Create), ("doctor", null, DoctorCommand.Create), ("selftest", null, SelftestCommand.Create),
-        ("admin", null, AdminCommand.Create), ("context", null, ContextCommands.Create), ("completion", null, CompletionCommands.Completion),
-        ("help", null, HelpCommand.Create),
+        ("status", null, StatusCommand.Create), ("top", null, TopCommand.Create), ("doctor", null, DoctorCommand.Create),
+        ("selftest", null, SelftestCommand.Create), ("admin", null, AdminCommand.Create), ("shell", null, ShellCommand.Create),
+        ("context", null, ContextCommands.Create), ("completion", null, CompletionCommands.Completion), ("help", null, HelpCommand.Create),
     ];
 
     /// <summary>The command that the first argument names, because creating all of them takes longer than a call; all commands if it names none.</summary>
