@@ -161,6 +161,7 @@ internal static class HelpTopics
               kv doctor                                  problems, and what to do
               kv selftest                                check what a cluster promises, with keys of its own
               kv bench mixed --callers 64 --seconds 10   measure; leaves keys under bench/
+              kv bench b --load --rate 5000              YCSB's workload B, with 5,000 operations due each second
 
             and change it:
 
