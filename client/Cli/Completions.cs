@@ -1,6 +1,5 @@
 using System.CommandLine;
 using System.CommandLine.Completions;
-using KvCluster.Cli.Commands;
 
 namespace KvCluster.Cli;
 
