@@ -20,9 +20,12 @@ namespace KvCluster.Client;
 /// Errors are <see cref="KvException"/> and its subclasses. <see cref="OperationCanceledException"/> means that the caller stopped waiting; a change may
 /// still be applied.
 /// </remarks>
-public sealed class KvClient : IAsyncDisposable
+public sealed class KvClient : IAsyncDisposable, IDisposable
 {
     private static readonly TimeSpan LoadGivesUpAfter = TimeSpan.FromSeconds(30);
+
+    /// <summary>A key of the shard with the first keys. It need not exist.</summary>
+    private static readonly ReadOnlyMemory<byte> PingKey = new byte[1];
 
     private readonly KvClientOptions _options;
     private readonly CallRouter _router;
@@ -30,20 +33,24 @@ public sealed class KvClient : IAsyncDisposable
     private readonly NodeChannels _channels;
     private readonly IWatchSource _watches;
 
+    // Begun once, by whoever disposes the client first.
+    private readonly Lazy<Task> _closed;
+
     /// <summary>Creates a client that learns the cluster from this address of a router or a node, "http://host:port".</summary>
     public KvClient(string endpoint)
         : this(new KvClientOptions { Endpoints = [endpoint ?? throw new ArgumentNullException(nameof(endpoint))] })
     {
     }
 
-    /// <summary>Creates a client with these options. It connects with the first call.</summary>
+    /// <summary>Creates a client with these options, as they are now. It connects with the first call.</summary>
     /// <exception cref="ArgumentException">The options are invalid; the message lists every mistake.</exception>
     /// <exception cref="KvException">A file of <see cref="KvClientOptions.Tls"/> is not usable; the message names it and says why.</exception>
     public KvClient(KvClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(options);
+        _options = options = options.Copy();
         options.Validate();
-        _options = options;
+        _closed = new Lazy<Task>(CloseAsync);
         var connector = ConnectorOf(options.Tls);
         var cluster = new ExpectedCluster();
         _watches = _channels = new NodeChannels(connector, cluster);
@@ -60,6 +67,7 @@ public sealed class KvClient : IAsyncDisposable
     internal KvClient(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
         _options = options;
+        _closed = new Lazy<Task>(CloseAsync);
         var cluster = new ExpectedCluster();
         _channels = new NodeChannels(ConnectorOf(options.Tls), cluster);
         _watches = connector as IWatchSource ?? _channels;
@@ -83,6 +91,20 @@ public sealed class KvClient : IAsyncDisposable
         catch (RpcException failure)
         {
             throw KvErrors.ToException(failure, cancellationToken);
+        }
+    }
+
+    /// <summary>Why a file of these options is not usable; null if all are.</summary>
+    internal static string? TlsFailure(KvTlsOptions? tls)
+    {
+        try
+        {
+            _ = ConnectorOf(tls);
+            return null;
+        }
+        catch (KvException failure)
+        {
+            return failure.Message;
         }
     }
 
@@ -462,10 +484,42 @@ public sealed class KvClient : IAsyncDisposable
     public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
         await _router.WaitForMapAsync(_router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _router.Table.Find(key.Span)?.Shard : null;
 
+    /// <summary>
+    /// Asks the cluster for something small, and returns how long that took: it reads a key of the shard with the first keys, which need not exist, from its
+    /// leader. So an answer says that the cluster is reachable and that this shard has a leader.
+    /// </summary>
+    /// <exception cref="KvException">There was no answer within <see cref="KvClientOptions.Timeout"/>, or the cluster refused the call; the reason says
+    /// why.</exception>
+    public async ValueTask<TimeSpan> PingAsync(CancellationToken cancellationToken = default)
+    {
+        var time = _router.Runtime.Time;
+        var began = time.GetTimestamp();
+        await GetAsync(PingKey, KvReadMode.Leader, cancellationToken).ConfigureAwait(false);
+        return time.GetElapsedTime(began);
+    }
+
+    /// <summary>
+    /// Closes the client at once, without waiting for anything. Calls in progress fail. Its sessions are left to the cluster, which ends each when it has been
+    /// silent for about a minute; <see cref="DisposeAsync"/> ends them.
+    /// </summary>
+    public void Dispose() => _ = _closed.Value;
+
     /// <summary>Ends this client's sessions, for which it waits a second at most, and closes all connections. Calls in progress fail.</summary>
     public async ValueTask DisposeAsync()
     {
-        await _calls.EndSessionsAsync().ConfigureAwait(false);
+        try
+        {
+            await _calls.EndSessionsAsync().ConfigureAwait(false);
+        }
+        catch (ObjectDisposedException)
+        {
+            // Dispose has closed the client, before this call or during it. So its sessions are left to the cluster.
+        }
+        await _closed.Value.ConfigureAwait(false);
+    }
+
+    private async Task CloseAsync()
+    {
         await _router.DisposeAsync().ConfigureAwait(false);
         _channels.Dispose();
     }
