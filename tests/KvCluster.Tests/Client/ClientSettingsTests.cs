@@ -74,6 +74,11 @@ public sealed class ClientSettingsTests
             .Order(StringComparer.Ordinal),
         ClientSettings.Names.Order(StringComparer.Ordinal));
 
+    [Fact]
+    public void Readme_HasARowForEachSetting() => Assert.Equal(
+        ClientSettings.Names,
+        House.House.Read("client/README.md").Split("\n| setting | ")[1].Split("\n\n")[0].Split('\n').Skip(2).Select(static row => row.Split('`')[1]));
+
     /// <summary>Options can be set, so they could be set to something invalid after they were validated.</summary>
     [Fact]
     public async Task Options_ChangedAfterTheClientWasMade_DoNotChangeIt()
