@@ -32,14 +32,14 @@ public sealed class KvWrite
     /// to
     /// <see cref="Operations"/> with <see cref="KvPutOptions"/>.
     /// </summary>
-    public KvWrite Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value)
+    public KvWrite Put(KvKey key, KvValue value)
     {
         Operations.Put(key, value);
         return this;
     }
 
     /// <summary>Adds a delete, which also succeeds if the key does not exist.</summary>
-    public KvWrite Delete(ReadOnlyMemory<byte> key)
+    public KvWrite Delete(KvKey key)
     {
         Operations.Delete(key);
         return this;

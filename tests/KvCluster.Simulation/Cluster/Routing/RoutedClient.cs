@@ -193,7 +193,7 @@ internal sealed class RoutedClient : IDisposable
         {
             found = keys.Length == 1
                 ? [await _client.GetAsync(ClusterData.Key(keys[0]), mode).ConfigureAwait(false)]
-                : await _client.GetManyAsync([.. keys.Select(key => (ReadOnlyMemory<byte>)ClusterData.Key(key))], mode).ConfigureAwait(false);
+                : await _client.GetManyAsync([.. keys.Select(key => (KvKey)ClusterData.Key(key))], mode).ConfigureAwait(false);
         }
         catch (KvUnavailableException unavailable)
         {
