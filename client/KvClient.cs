@@ -168,23 +168,25 @@ public sealed class KvClient : IAsyncDisposable
 
     /// <summary>
     /// Sets a key. Completes when the change is durable on a majority of the shard's replicas. The new value has no expiry and no owner, also if the old one
-    /// had; see
-    /// <see cref="KvPutOptions.KeepExpiry"/> and <see cref="KvPutOptions.KeepOwner"/>.
+    /// had, unless the options give it one or keep them.
     /// </summary>
-    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    public async ValueTask<ShardPosition> PutAsync(
-        KvKey key, KvValue value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        ReadPosition(await _calls.ChangeAsync(new ClientCalls.Change(Method.Put, key, value, condition, null), cancellationToken).ConfigureAwait(false), out _);
-
-    /// <summary>Sets a key that does not live for ever, that keeps what it has besides its value, or whose end the shard numbers.</summary>
-    /// <param name="key">The key; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="key">1 to 2,048 bytes; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
     /// <param name="value">Up to 8 MiB.</param>
-    /// <param name="options">What is special about it.</param>
+    /// <param name="options">What is special about the put; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public async ValueTask<PutResult> PutAsync(
-        KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken = default)
+    /// <exception cref="KvConditionFailedException">The condition did not hold.</exception>
+    public ValueTask<PutResult> PutAsync(KvKey key, KvValue value, KvPutOptions? options = null, CancellationToken cancellationToken = default) =>
+        options is { HasOnlyCondition: false }
+            ? PutMessageAsync(key, value, options, cancellationToken)
+            : PutPartsAsync(new ClientCalls.Change(Method.Put, key, value, options?.Condition, null), cancellationToken);
+
+    // Most puts, without message objects.
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private async ValueTask<PutResult> PutPartsAsync(ClientCalls.Change change, CancellationToken cancellationToken) =>
+        new(change.Key, ReadPosition(await _calls.ChangeAsync(change, cancellationToken).ConfigureAwait(false), out _));
+
+    private async ValueTask<PutResult> PutMessageAsync(KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken)
     {
-        ArgumentNullException.ThrowIfNull(options);
         var request = new PutRequest
         {
             Key = key.ToByteString(),

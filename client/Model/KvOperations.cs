@@ -20,30 +20,16 @@ public sealed class KvOperations
     internal bool OnlyRead => _operations.All(static operation =>
         operation.OperationCase is Operation.OperationOneofCase.Get or Operation.OperationOneofCase.Scan or Operation.OperationOneofCase.SetGet);
 
-    /// <summary>Adds a put. What ended the key besides a delete goes with the old value, see <see cref="KvPutOptions"/>.</summary>
-    public KvOperations Put(KvKey key, KvValue value) =>
-        Add(new Operation { Put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString() } });
-
-    /// <summary>Adds a put of a key that does not live for ever, or whose end the shard numbers.</summary>
+    /// <summary>Adds a put. What ended the key besides a delete goes with the old value, unless the options keep it.</summary>
+    /// <param name="key">The key; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="value">Up to 8 MiB.</param>
+    /// <param name="options">What is special about the put; null: nothing.</param>
     /// <exception cref="ArgumentException">The options have a condition. Conditions are of the whole list.</exception>
-    public KvOperations Put(KvKey key, KvValue value, KvPutOptions options)
+    public KvOperations Put(KvKey key, KvValue value, KvPutOptions? options = null)
     {
-        ArgumentNullException.ThrowIfNull(options);
-        if (options.Condition is not null)
-            throw new ArgumentException(
-                "A put in a list has no condition of its own. Add the condition, with its key, to the whole write or transaction by If.", nameof(options));
-        var put = new PutOperation
-        {
-            Key = key.ToByteString(),
-            Value = value.ToByteString(),
-            Sequence = options.Sequence,
-            KeepExpiry = options.KeepExpiry,
-            KeepOwner = options.KeepOwner,
-        };
-        if (options.TimeToLive is { } timeToLive)
-            put.TtlMs = KvPutOptions.Milliseconds(timeToLive);
-        if (options.Owner is { } owner)
-            put.Owner = owner.Id.ToByteString();
+        var put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString() };
+        if (options is not null)
+            Set(put, options);
         return Add(new Operation { Put = put });
     }
 
@@ -82,6 +68,18 @@ public sealed class KvOperations
 
     /// <summary>Asks whether a set has a member, and for the number of its members; an empty member asks for the number only.</summary>
     public KvOperations SetGet(KvKey key, KvKey member = default) => Add(new Operation { SetGet = SetOf(key, member) });
+
+    private static void Set(PutOperation put, KvPutOptions options)
+    {
+        if (options.Condition is not null)
+            throw new ArgumentException(
+                "A put in a list has no condition of its own. Add the condition, with its key, to the whole write or transaction by If.", nameof(options));
+        (put.Sequence, put.KeepExpiry, put.KeepOwner) = (options.Sequence, options.KeepExpiry, options.KeepOwner);
+        if (options.TimeToLive is { } timeToLive)
+            put.TtlMs = KvPutOptions.Milliseconds(timeToLive);
+        if (options.Owner is { } owner)
+            put.Owner = owner.Id.ToByteString();
+    }
 
     private static SetOperation SetOf(KvKey key, KvKey member) =>
         new() { Key = key.ToByteString(), Member = member.ToByteString() };

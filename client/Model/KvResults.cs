@@ -39,10 +39,14 @@ public readonly record struct KvEntry(KvKey Key, KvValue Value, Etag Etag)
     public KvLife Life { get; init; }
 }
 
-/// <summary>The answer to a put with options.</summary>
+/// <summary>The answer to a put.</summary>
 /// <param name="Key">The key that was set; with a sequence the new one.</param>
-/// <param name="Position">The change's position in its shard; its etag is now that of the key.</param>
-public readonly record struct PutResult(KvKey Key, ShardPosition Position);
+/// <param name="Position">The change's position in its shard.</param>
+public readonly record struct PutResult(KvKey Key, ShardPosition Position)
+{
+    /// <summary>The etag of the change, which is now that of the key.</summary>
+    public Etag Etag => Position.Etag;
+}
 
 /// <summary>The answer to an increment.</summary>
 /// <param name="Number">The number afterwards.</param>

@@ -16,7 +16,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
         await using var client = cluster.Connect();
         Assert.False((await client.GetAsync("z")).Found);
         var put = await client.PutAsync("z", "value");
-        Assert.Equal(2u, put.Shard);
+        Assert.Equal(2u, put.Position.Shard);
         var read = await client.GetAsync("z");
         Assert.True(read.Found);
         Assert.Equal(put.Etag, read.Etag);
@@ -69,11 +69,12 @@ public sealed class KvClientTests(ITestOutputHelper output)
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();
         await client.WriteAsync(new KvWrite().If(KvCondition.Absent("orders/1")).Put("orders/1", "two pears").Put("visits", KvValue.FromInt64(17)));
-        await client.PutAsync(KvKey.Of("orders", 2026, 11), "of November", KvCondition.Absent());
+        var put = await client.PutAsync(KvKey.Of("orders", 2026, 11), "of November", KvCondition.Absent());
         Assert.Equal("two pears", (await client.GetAsync("orders/1")).Value.ToUtf8String());
         Assert.Equal(17, (await client.GetAsync("visits", KvReadMode.Leader)).Value.ToInt64());
         var entry = Assert.Single(await client.ScanAsync(new KvScan { Prefix = KvKey.Of("orders", 2026) }).ToListAsync());
         Assert.Equal((KvKey.Of("orders", 2026, 11), (KvValue)"of November"), (entry.Key, entry.Value));
+        Assert.Equal((entry.Key, entry.Etag), (put.Key, put.Etag));
         Assert.Equal("orders/1", Assert.Single(await client.ScanAsync(new KvScan { Prefix = "orders/" }).ToListAsync()).Key.ToUtf8String());
     }
 
