@@ -49,7 +49,7 @@ internal static class BenchCommand
             if (workload == "put" || (workload == "mixed" && Random.Shared.Next(2) == 0))
                 await client.PutAsync(key, value, cancellationToken: stop);
             else
-                await client.GetAsync(key, stop);
+                await client.GetAsync(key, cancellationToken: stop);
             latencies.Add(Stopwatch.GetElapsedTime(begun));
         }
         while (Stopwatch.GetElapsedTime(started) < limit);

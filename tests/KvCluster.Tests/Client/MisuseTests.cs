@@ -297,8 +297,7 @@ public sealed class MisuseTests
     }
 
     private static object? SomeOf(System.Type type) => type == typeof(string) ? "k"
-        : type == typeof(IReadOnlyList<ReadOnlyMemory<byte>>) || type == typeof(IEnumerable<ReadOnlyMemory<byte>>)
-        ? new ReadOnlyMemory<byte>[] { "k"u8.ToArray() }
+        : type == typeof(IReadOnlyList<KvKey>) || type == typeof(IEnumerable<KvKey>) ? new KvKey[] { "k" }
         : type.IsValueType ? Activator.CreateInstance(type)
         : type.GetConstructor([]) is { } constructor ? constructor.Invoke([])
         : null;
