@@ -20,8 +20,8 @@ internal sealed class FaultWatch
     private FaultWatch(ScrapedCluster scraped, BareLoop loop, Func<Task<IReadOnlySet<string>>> firing, Action<string> say, List<Watched> missing) =>
         (_scraped, _loop, _firing, _say, _missing) = (scraped, loop, firing, say, missing);
 
-    /// <summary>The alerts that have not fired yet, for people.</summary>
-    public string Missing => string.Join(" and ", _missing.Select(static alert => alert.Name));
+    /// <summary>The alerts that have not fired yet, with what their signs showed, for people.</summary>
+    public string Missing => string.Join(" and ", _missing.Select(static alert => alert.ToString()));
 
     /// <summary>Begins, before the fault.</summary>
     /// <param name="scraped">The cluster.</param>
@@ -61,7 +61,8 @@ internal sealed class FaultWatch
             if (alert.Sign is not { } sign)
                 continue;
             // One that comes and goes begins again.
-            var isThere = await sign.IsThereAsync(_scraped, alert.Before);
+            alert.Now = await sign.ReadAsync(_scraped);
+            var isThere = sign.IsThere(alert.Now, alert.Before);
             if (isThere && !alert.IsThere)
                 alert.Begin(_loop.Lost);
             alert.IsThere = isThere;
@@ -120,12 +121,18 @@ internal sealed class FaultWatch
 
         public bool IsThere { get; set; } = sign is null;
 
-        public IReadOnlyList<double?> Before => before;
+        public IReadOnlyList<double?> Before { get; } = before;
+
+        /// <summary>What the sign showed last.</summary>
+        public IReadOnlyList<double?> Now { get; set; } = before;
 
         public DateTime Began { get; private set; }
 
         public TimeSpan LostBefore { get; private set; }
 
         public void Begin(TimeSpan lost) => (Began, LostBefore) = (DateTime.UtcNow, lost);
+
+        public override string ToString() => Sign is null ? Name : string.Create(
+            CultureInfo.InvariantCulture, $"{Name} ({Sign.Metric} was [{string.Join(", ", Before)}] and is [{string.Join(", ", Now)}])");
     }
 }
