@@ -69,6 +69,30 @@ public sealed class RouterHostTests : IAsyncLifetime
             "the log says what it waits for");
     }
 
+    /// <summary>The first caller of a new router waited until the runtime had compiled what a call needs, a second or more where others started too.</summary>
+    [Fact]
+    public async Task Start_OfAProgram_IsReadyAfterFirstCallsToItself()
+    {
+        var health = new ProcessHealth();
+        await using var router = await StartAsync("http://127.0.0.1:0", health: health, makesFirstCalls: true);
+        await Eventually.TrueAsync(() => health.NotReady is null, "the router is ready");
+        Assert.Equal([Method.Get, Method.Get], _cluster.Nodes.SelectMany(static node => node.Calls).Select(static call => call.Method));
+    }
+
+    [Fact]
+    public async Task Start_OfAProgram_WhoseFirstCallsFail_IsReadyAndSaysSo()
+    {
+        var lines = new LinesLog(LogLevel.Information);
+        using var logs = LoggerFactory.Create(log => log.AddProvider(new OneLog(lines)));
+        var health = new ProcessHealth();
+        var damaged = CallStatus.Create(StatusCode.DataLoss, "CORRUPT", "The page is damaged.", "no");
+        foreach (var node in _cluster.Nodes)
+            node.Script = call => Task.FromResult<Reply?>(new Reply { Id = call.Id, Code = damaged.Code, Status = damaged.ToByteString() });
+        await using var router = await StartAsync("http://127.0.0.1:0", health: health, makesFirstCalls: true, logs: logs);
+        await Eventually.TrueAsync(() => health.NotReady is null, "the router is ready");
+        Assert.Contains(lines.Lines, static line => line.Contains("The first calls, which the router makes to itself, failed", StringComparison.Ordinal));
+    }
+
     [Fact]
     public async Task Put_OfALargeValue_ArrivesUnchanged()
     {
@@ -570,9 +594,15 @@ public sealed class RouterHostTests : IAsyncLifetime
         }
     }
 
-    private Task<RouterHost> StartAsync(string listen, FakeCluster? cluster = null) => RouterHost.StartAsync(
-        new RouterOptions { Listen = listen, ServeAdmin = true, Seeds = [(cluster ?? _cluster).Nodes[1].Address], Timeout = Eventually.Limit },
-        new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+    private Task<RouterHost> StartAsync(
+        string listen, FakeCluster? cluster = null, ProcessHealth? health = null, bool makesFirstCalls = false, ILoggerFactory? logs = null) =>
+        RouterHost.StartAsync(
+            new RouterOptions
+            {
+                Listen = listen, ServeAdmin = true, Seeds = [(cluster ?? _cluster).Nodes[1].Address], Timeout = Eventually.Limit,
+                MakesFirstCalls = makesFirstCalls,
+            },
+            health ?? new ProcessHealth(), logs ?? NullLoggerFactory.Instance, CancellationToken.None);
 
     private sealed class OneLog(ILogger log) : ILoggerProvider
     {
