@@ -20,7 +20,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     private readonly EtcdOptions _options;
     private readonly IDisposable? _certificate;
     private readonly EtcdLogin _login;
-    private readonly EtcdHeaderCheck _check;
+    private readonly EtcdRestoreCheck _check;
     private readonly TimeSpan _requestTime;
     private readonly ILogger _log;
     private int _current;
@@ -44,7 +44,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         _addresses = string.Join(", ", options.Endpoints);
         _login = new EtcdLogin(options.User, options.Password, options.RequestTime);
         _requestTime = options.RequestTime;
-        _check = new EtcdHeaderCheck(log);
+        _check = new EtcdRestoreCheck(log);
         _log = log;
     }
 
