@@ -369,7 +369,7 @@ public sealed partial class DamagedFieldTests : IDisposable
         fixed (byte* page = bytes)
         {
             if (structure == "Page header" && Page.Type(page) == PageType.Overflow)
-                return Page.RunPages(Page.ValueLength(page)) * Page.Bytes;
+                return OverflowRun.PagesFor(Page.ValueLength(page)) * Page.Bytes;
         }
         return structure is "Meta page" or "Page header" ? Page.Bytes : RecordEnvelope.BlockBytes;
     }
@@ -522,7 +522,7 @@ public sealed partial class DamagedFieldTests : IDisposable
         public bool ToRun { get; } = data[BitConverter.ToInt64(data, (int)offset) + 4] == (byte)PageType.Overflow;
 
         /// <summary>Pages of the run.</summary>
-        public int Pages { get; } = Page.RunPages(BitConverter.ToUInt32(data, (int)BitConverter.ToInt64(data, (int)offset) + 40));
+        public int Pages { get; } = OverflowRun.PagesFor(BitConverter.ToUInt32(data, (int)BitConverter.ToInt64(data, (int)offset) + 40));
 
         /// <summary>The links in its page.</summary>
         public List<Link> Below(byte[] file)

@@ -10,7 +10,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Router;
 
 /// <summary>A router divides the chunks of a load among their shards, and none overtakes another one with the same keys.</summary>
-public sealed class LoadDivisionTests : IAsyncLifetime
+public sealed class BulkLoadDivisionTests : IAsyncLifetime
 {
     private FakeCluster _cluster = null!;
     private RouterHost _router = null!;
