@@ -6,8 +6,8 @@ using KvCluster.Tests.Storage.Pages;
 namespace KvCluster.Tests.Storage.Trees;
 
 /// <summary>
-/// A summary is seen with its reference. Two threads wait for each other 400,000 times, which takes a second on two idle cores. On others they do what they can
-/// in some seconds, for there it took minutes.
+/// A summary is seen with its reference. Two threads wait for each other up to 400,000 times. Where other programs have the processors too, that took minutes,
+/// so they end after some seconds.
 /// </summary>
 [Collection(AloneCollection.Name)]
 public sealed unsafe class PlacedSummaryTests
