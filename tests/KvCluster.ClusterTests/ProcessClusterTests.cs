@@ -69,6 +69,7 @@ public sealed class ProcessClusterTests
     }
 
     [Fact]
+    [Trait("Turn", "1")]
     public Task Console_OfALocalCluster_ShowsItAndAcceptsTheTokenOfItsFile() => ShowAsync(processes: false, consoles: 1);
 
     [Fact]
@@ -109,6 +110,7 @@ public sealed class ProcessClusterTests
     /// authority is served.
     /// </summary>
     [Fact]
+    [Trait("Turn", "1")]
     public async Task Calls_WithTls_NeedTheAuthorityOfTheCluster()
     {
         using var folder = new TemporaryDirectory();

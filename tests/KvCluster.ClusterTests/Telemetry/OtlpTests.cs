@@ -10,6 +10,7 @@ namespace KvCluster.ClusterTests.Telemetry;
 public sealed class OtlpTests
 {
     [ToolFact("etcd", "etcdctl")]
+    [Trait("Turn", "1")]
     public async Task Node_WithAnEndpoint_SendsTracesMetricsWithExemplarsAndLogs()
     {
         await using var receiver = await OtlpReceiver.StartAsync();

@@ -75,7 +75,7 @@ public sealed class DeadConnectionTests(ITestOutputHelper output)
         await using var cluster = await NodeCluster.StartAsync(1);
         await using var client = new KvClient(cluster.AddressOf(1));
         await client.PutAsync("first", "opens the session");
-        for (var round = 0; round < 200; round++)
+        for (var round = 0; round < 80; round++)
         {
             var key = $"order/{round % 7}";
             var first = client.PutAsync(key, "first");

@@ -28,7 +28,7 @@ public sealed class OperatorCallTests
             node.Abort();
             return Task.Delay(Timeout.InfiniteTimeSpan);
         };
-        await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(400), async time =>
+        await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(150), async time =>
         {
             var before = node.AdminCallsSeen;
             await using var client = ClientOf(cluster, gateway, time);

@@ -126,8 +126,9 @@ public sealed class ScanBoundsTests
     {
         var bytes = new byte[100_000];
         Array.Fill(bytes, value);
-        for (var key = 0; key < Keys; key++)
-            await kv.PutAsync(new PutRequest { Key = Key(key), Value = UnsafeByteOperations.UnsafeWrap(bytes) });
+        await Parallel.ForAsync(
+            0, Keys, new ParallelOptions { MaxDegreeOfParallelism = 8 },
+            async (key, _) => await kv.PutAsync(new PutRequest { Key = Key(key), Value = UnsafeByteOperations.UnsafeWrap(bytes) }));
     }
 
     private static ByteString Key(int number) => ByteString.CopyFromUtf8($"key-{number:D4}");

@@ -340,7 +340,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     public async Task Gets_OfManyLargeValues_AreFetchedAFewAtATimeAndNotForCallersThatAreGone(bool byExchange)
     {
         const int Connections = 3;
-        const int Asked = 40;
+        const int Asked = 20;
         await _kv.PutAsync(new PutRequest { Key = Utf8("a"), Value = UnsafeByteOperations.UnsafeWrap(new byte[8 << 20]) });
         await _kv.PutAsync(new PutRequest { Key = Utf8("b"), Value = Utf8("small") });
         var brought = 0;

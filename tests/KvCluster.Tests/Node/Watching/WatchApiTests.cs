@@ -72,8 +72,8 @@ public sealed class WatchApiTests
     public async Task Watch_Initial_SendsTheEntriesAndThenWhatChanges()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        for (var index = 0; index < 300; index++)
-            await cluster.PutAsync(Put($"k{index:000}", new string('v', 1_000)));
+        await cluster.LeaderOfAsync(0);
+        await Parallel.ForAsync(0, 300, async (index, _) => await cluster.PutAsync(Put($"k{index:000}", new string('v', 1_000))));
         using var stream = cluster.KvOf(1).Watch(new WatchRequest { Prefix = Bytes("k"), Initial = true });
         var (entries, messages) = (new List<string>(), 0);
         WatchResponse message;
