@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
 
-/// <summary>Keeps log entries of level warning and above, as lines "Warning: ...".</summary>
+/// <summary>Keeps log entries of a level and above, as lines "Warning: ...".</summary>
 internal sealed class LinesLog(LogLevel least = LogLevel.Warning) : ILogger
 {
     private readonly Lock _lock = new();
