@@ -10,6 +10,7 @@ using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Storage.Files;
 using KvCluster.Tests.Cli;
 using Microsoft.Extensions.Logging.Abstractions;
+using EtcdMembers = KvCluster.Processes.EtcdMembers;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
