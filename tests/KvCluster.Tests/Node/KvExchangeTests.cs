@@ -27,7 +27,7 @@ public sealed class KvExchangeTests
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("v") });
-        var leader = await cluster.LeaderOfAsync(0);
+        var leader = await cluster.SettledLeaderAsync();
         foreach (var other in new[] { 1u, 2u, 3u }.Where(node => node != leader))
             await cluster.StopNodeAsync(other);
         using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
@@ -60,7 +60,7 @@ public sealed class KvExchangeTests
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("v") });
-        var leader = await cluster.LeaderOfAsync(0);
+        var leader = await cluster.SettledLeaderAsync();
         foreach (var other in new[] { 1u, 2u, 3u }.Where(node => node != leader))
             await cluster.StopNodeAsync(other);
         using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);

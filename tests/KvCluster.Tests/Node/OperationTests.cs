@@ -101,7 +101,7 @@ public sealed class OperationTests
 
     private static async Task<(uint Leader, uint From, uint To)> RolesAsync(NodeCluster cluster)
     {
-        var leader = await cluster.LeaderOfAsync(0);
+        var leader = await cluster.SettledLeaderAsync();
         var members = (await cluster.RecordAsync()).Replicas.Select(static replica => replica.Node).ToList();
         var to = Nodes.Single(node => !members.Contains(node));
         await Eventually.TrueAsync(async () => await ReasonAsync(
