@@ -88,7 +88,8 @@ public sealed class ForeignClusterTests
         Assert.Equal(cluster.PeerAddressOf(1), described!.AdminAddress);
         var refused = await Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(1).CheckpointAsync(new Admin.V1.CheckpointRequest()));
         Assert.Equal(StatusCode.Unimplemented, refused.StatusCode);
-        await using var client = new KvCluster.Client.KvClient(cluster.AddressOf(1));
+        await using var client = new KvCluster.Client.KvClient(
+            new KvCluster.Client.KvClientOptions { Endpoints = [cluster.AddressOf(1)], Timeout = Eventually.Limit });
         Assert.Single(await client.Admin.CheckpointAsync());
     }
 

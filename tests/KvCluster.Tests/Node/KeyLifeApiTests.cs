@@ -25,7 +25,7 @@ public sealed class KeyLifeApiTests : IAsyncLifetime
         await _cluster.LeaderOfAsync(0);
         await _cluster.LeaderOfAsync(1);
         _router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [_cluster.AddressOf(1)] },
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [_cluster.AddressOf(1)], Timeout = Eventually.Limit },
             new ProcessHealth(),
             NullLoggerFactory.Instance,
             CancellationToken.None);
