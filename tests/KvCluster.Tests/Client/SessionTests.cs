@@ -51,7 +51,7 @@ public sealed class SessionTests
         };
         await client.PutAsync("a", "1");
         Assert.Equal(1, cluster.Applied["a"]);
-        Assert.Single(cluster.Nodes[2].Calls);
+        Assert.Single(cluster.Nodes[2].CallsAsLeader);
     }
 
     /// <summary>

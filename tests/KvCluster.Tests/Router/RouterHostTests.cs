@@ -48,7 +48,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     {
         foreach (var key in (string[])["a", "h", "q"])
             await _kv.PutAsync(new PutRequest { Key = Utf8(key), Value = Utf8($"of {key}") });
-        Assert.All(_cluster.Nodes, node => Assert.Equal([Method.Put], node.Calls.Select(call => call.Method)));
+        Assert.All(_cluster.Nodes, node => Assert.Equal([Method.Put], node.CallsAsLeader.Select(call => call.Method)));
         Assert.Equal("of h", (await _kv.GetAsync(new GetRequest { Key = Utf8("h") })).Value.ToStringUtf8());
         Assert.False((await _kv.GetAsync(new GetRequest { Key = Utf8("i") })).Found);
         Assert.True((await _kv.DeleteAsync(new DeleteRequest { Key = Utf8("h") })).Existed);
@@ -480,8 +480,8 @@ public sealed class RouterHostTests : IAsyncLifetime
         await using var client = new KvClient(new KvClientOptions { Endpoints = [_router.Address], Timeout = Eventually.Limit });
         await client.PutAsync("a", "1");
         await client.PutAsync("q", "1");
-        Assert.Single(_cluster.Nodes[0].Calls);
-        Assert.Single(_cluster.Nodes[2].Calls);
+        Assert.Single(_cluster.Nodes[0].CallsAsLeader);
+        Assert.Single(_cluster.Nodes[2].CallsAsLeader);
         await using var gateway = new KvClient(new KvClientOptions { Endpoints = [_router.Address], Gateway = true, Timeout = Eventually.Limit });
         Assert.Equal("1"u8.ToArray(), (await gateway.GetAsync("q")).Value.ToArray());
         Assert.Equal(3, (await gateway.Admin.GetStatusAsync()).Nodes.Count);
