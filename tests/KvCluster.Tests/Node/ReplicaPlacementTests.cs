@@ -39,8 +39,8 @@ public sealed class ReplicaPlacementTests
         Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
         foreach (var (key, shard) in Keys)
         {
-            var got = await cluster.KvOf(await cluster.LeaderOfAsync(shard))
-                .GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8(key) }, deadline: DateTime.UtcNow.AddSeconds(60));
+            var got = await cluster.AskLeaderAsync(
+                kv => kv.GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8(key) }, deadline: DateTime.UtcNow + Eventually.Limit), shard);
             Assert.Equal(key, got.Value.ToStringUtf8());
         }
 
