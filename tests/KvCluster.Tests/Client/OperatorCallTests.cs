@@ -74,7 +74,8 @@ public sealed class OperatorCallTests
             node.AdminScript = static () => Task.Delay(Timeout.InfiniteTimeSpan);
         await using var client = ClientOf(cluster, gateway: false, Eventually.Limit);
         await client.Admin.PlaceAsync(paused: true);
-        Assert.Equal(1, cluster.Nodes[2].AdminCallsSeen);
+        // More than once if this one stood still for two seconds as well.
+        Assert.NotEqual(0, cluster.Nodes[2].AdminCallsSeen);
     }
 
     /// <summary>Nobody was asked, so no attempt failed, and the call never ended.</summary>
