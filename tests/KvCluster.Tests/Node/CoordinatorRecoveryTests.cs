@@ -85,7 +85,7 @@ public sealed class CoordinatorRecoveryTests
                 var response = await RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None);
                 if (response.Nodes.Any(static node => !node.Answered))
                 {
-                    // A node was late, so nothing was put. The same again.
+                    // A node was late, so only the claim was put. The same again.
                     puts--;
                     continue;
                 }
