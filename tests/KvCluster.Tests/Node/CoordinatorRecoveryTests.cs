@@ -360,6 +360,7 @@ public sealed class CoordinatorRecoveryTests
     {
         var cluster = await NodeCluster.StartAsync((int)Nodes, "m"u8.ToArray());
         await PutAsync(cluster);
+        await cluster.SettledLeaderAsync();
         await KnowAllAsync(cluster, cluster.PeerAddressOf);
         return cluster;
     }
