@@ -48,7 +48,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     {
         foreach (var key in (string[])["a", "h", "q"])
             await _kv.PutAsync(new PutRequest { Key = Utf8(key), Value = Utf8($"of {key}") });
-        Assert.All(_cluster.Nodes, node => Assert.Equal([Method.Put], node.Calls.Select(call => call.Method)));
+        Assert.All(_cluster.Nodes, node => Assert.Equal([Method.Put], node.CallsAsLeader.Select(call => call.Method)));
         Assert.Equal("of h", (await _kv.GetAsync(new GetRequest { Key = Utf8("h") })).Value.ToStringUtf8());
         Assert.False((await _kv.GetAsync(new GetRequest { Key = Utf8("i") })).Found);
         Assert.True((await _kv.DeleteAsync(new DeleteRequest { Key = Utf8("h") })).Existed);
@@ -391,8 +391,9 @@ public sealed class RouterHostTests : IAsyncLifetime
         for (var read = 0; read < 20; read++)
             Assert.Equal("small", (await _kv.GetAsync(new GetRequest { Key = Utf8("b") }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
         // 32 MiB, with the bytes around each value. On a busy machine the first may have given their places to the next.
+        var fetched = Volatile.Read(ref brought);
         var rounds = 1 + (int)(Stopwatch.GetElapsedTime(began).TotalMilliseconds / LargeReplies.MaxMs);
-        Assert.InRange(Volatile.Read(ref brought), 3, 3 * rounds);
+        Assert.InRange(fetched, 3, 3 * rounds);
         foreach (var call in calls)
             call.Dispose();
         foreach (var channel in greedy)
@@ -504,8 +505,8 @@ public sealed class RouterHostTests : IAsyncLifetime
         await using var client = new KvClient(new KvClientOptions { Endpoints = [_router.Address], Timeout = Eventually.Limit });
         await client.PutAsync("a", "1");
         await client.PutAsync("q", "1");
-        Assert.Single(_cluster.Nodes[0].Calls);
-        Assert.Single(_cluster.Nodes[2].Calls);
+        Assert.Single(_cluster.Nodes[0].CallsAsLeader);
+        Assert.Single(_cluster.Nodes[2].CallsAsLeader);
         await using var gateway = new KvClient(new KvClientOptions { Endpoints = [_router.Address], Gateway = true, Timeout = Eventually.Limit });
         Assert.Equal("1"u8.ToArray(), (await gateway.GetAsync("q")).Value.ToArray());
         Assert.Equal(3, (await gateway.Admin.GetStatusAsync()).Nodes.Count);
@@ -517,8 +518,15 @@ public sealed class RouterHostTests : IAsyncLifetime
     {
         await _kv.PutAsync(new PutRequest { Key = Utf8("a") });
         await _cluster.Nodes[2].DisposeAsync();
-        var status = await new V1.Cluster.ClusterClient(_channel.Calls()).GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow + Eventually.Limit);
-        Assert.Equal([true, true, false], status.Nodes.OrderBy(node => node.Node).Select(node => node.Error.Length == 0));
+        // The others have an error too if they do not answer within seconds, as where the machine stalls.
+        await Eventually.TrueAsync(async () =>
+        {
+            var status = await new V1.Cluster.ClusterClient(_channel.Calls()).GetStatusAsync(
+                new GetStatusRequest(), deadline: DateTime.UtcNow + Eventually.Limit);
+            Assert.Equal(3, status.Nodes.Count);
+            Assert.NotEmpty(status.Nodes.Single(static node => node.Node == 3).Error);
+            return status.Nodes.Count(static node => node.Error.Length > 0) == 1;
+        }, "only the dead node has an error");
     }
 
     [Fact]
