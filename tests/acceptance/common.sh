@@ -223,10 +223,12 @@ comes_true() {
   done
 }
 
-# wait_until SECONDS WHAT COMMAND...: polls until the command succeeds; otherwise fails the script and names what was awaited.
+# wait_until SECONDS WHAT COMMAND...: polls until the command succeeds; otherwise fails the script and names what was awaited. With --quick it waits five times
+# as long.
 wait_until() {
   local limit=$1 what=$2
   shift 2
+  [[ $arguments != *--quick* ]] || limit=$((limit * 5))
   comes_true "$limit" "$@" || fail "after $limit s still not: $what"
 }
 
