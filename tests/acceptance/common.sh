@@ -108,8 +108,8 @@ most_lost() {
 # beside_loop SECONDS LIMIT FROM WHAT: judges something that took so many seconds and began after FROM, such as the longest pause of callers. A machine that
 # does other work has no processor and no disk for them at times, and has none for the bare loop then. So the most that the loop lost within any time of the
 # same length is taken off, and what is left must be below the limit. The pause that the machine made longest need not be the one that callers met, so this is
-# kinder than comparing moment by moment; and what the cluster itself takes from the loop counts as the machine. But the loop rests most of the time, and so gets
-# a processor sooner than programs that compute. So with --quick there is the same factor as above.
+# kinder than comparing moment by moment; and what the cluster itself takes from the loop counts as the machine. But the loop rests most of the time, and so
+# gets a processor sooner than programs that compute. So with --quick there is the same factor as above.
 beside_loop() {
   local lost verdict=reached
   kill -0 "$loop_pid" 2>/dev/null || fail "the bare loop ended: $(tail -n 1 "$work/loop.out")"
