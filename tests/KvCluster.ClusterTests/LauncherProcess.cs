@@ -79,7 +79,7 @@ internal sealed class LauncherProcess : IAsyncDisposable
         try
         {
             var ended = launcher._process.WaitForExitAsync();
-            if (await Task.WhenAny(launcher._ready.Task, ended).WaitAsync(Eventually.Limit) == ended)
+            if (await Task.WhenAny(launcher._ready.Task, ended).WaitAsync(3 * Eventually.Limit) == ended)
                 throw new InvalidOperationException($"The launcher ended with code {launcher._process.ExitCode}: {string.Join('\n', launcher._errors)}");
             return launcher;
         }
