@@ -26,7 +26,7 @@ public sealed partial class DamagedFieldTests : IDisposable
     private static readonly string[] WithoutAPlace = ["Snapshot stream", "Results, table 1"];
 
     /// <summary>A case takes some hundredths of a second. One that takes this long does not end.</summary>
-    private static readonly TimeSpan CaseLimit = TimeSpan.FromMinutes(2);
+    private static readonly TimeSpan CaseLimit = 2 * Eventually.Limit;
 
     /// <summary>
     /// Every damage of every field takes seconds. Without the switch each field gets one of them, at one or two places of its structure, and half of these are
