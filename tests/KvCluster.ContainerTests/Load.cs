@@ -18,8 +18,8 @@ internal sealed class Load : IAsyncDisposable
 
     private const int CompareAtOnce = 500;
 
-    /// <summary>Three times the default, because the engine, all containers and the writers may share two processors.</summary>
-    private static readonly TimeSpan CallTimeout = TimeSpan.FromSeconds(30);
+    /// <summary>More than the default, because the engine, all containers and the writers may share two processors with much else.</summary>
+    private static readonly TimeSpan CallTimeout = Eventually.Limit;
 
     private static readonly TimeSpan PauseBetween = TimeSpan.FromMilliseconds(10);
 

@@ -121,7 +121,7 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         {
             var outcomes = new Dictionary<string, int>(StringComparer.Ordinal);
             // Few random writes are without any mistake, so a method has more rounds until one of its requests was served.
-            for (var round = 0; round < 20 || (round < 1_000 && !outcomes.ContainsKey("done")); round++)
+            for (var round = 0; round < 10 || (round < 1_000 && !outcomes.ContainsKey("done")); round++)
                 Count(outcomes, await SameAsync(method, RandomRequest(random, method)));
             var told = $"{method}: {string.Join(", ", outcomes)}";
             output.WriteLine(told);
