@@ -19,11 +19,11 @@ internal static class SessionCommands
 
     /// <summary>A session that was named on the command line.</summary>
     /// <exception cref="CliException">The text is none that open printed.</exception>
-    public static KvSession Parse(string option, string key, string text)
+    public static KvSession Parse(string option, ReadOnlyMemory<byte> key, string text)
     {
         var id = new byte[SessionBytes];
         return text.Length == 2 * SessionBytes && Convert.FromHexString(text, id, out _, out _) == OperationStatus.Done
-            ? new KvSession(Text.ToBytes(key), id, TimeSpan.Zero)
+            ? new KvSession(key, id, TimeSpan.Zero)
             : throw new CliException(ExitCodes.Usage, $"{option} '{text}' is not a session: 32 hexadecimal digits, as `kv session open` prints them.");
     }
 
@@ -69,5 +69,6 @@ internal static class SessionCommands
             return removed is not null ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, "The session had ended.");
         });
 
-    private static KvSession SessionOf(ParseResult arguments) => Parse("SESSION", arguments.GetRequiredValue(Key), arguments.GetRequiredValue(Session));
+    private static KvSession SessionOf(ParseResult arguments) =>
+        Parse("SESSION", Text.ToBytes(arguments.GetRequiredValue(Key)), arguments.GetRequiredValue(Session));
 }
