@@ -76,7 +76,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
     /// <param name="cancellationToken">Stops waiting. The entry is then added or not.</param>
     /// <exception cref="KvInvalidRequestException">The key or the value is beyond its limits. The entry is not added, and the load can go on.</exception>
     /// <exception cref="KvException">The load has failed.</exception>
-    public ValueTask AddAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, CancellationToken cancellationToken = default)
+    public ValueTask AddAsync(KvKey key, KvValue value, CancellationToken cancellationToken = default)
     {
         ThrowIfEnded();
         ThrowIfFailed();
@@ -149,7 +149,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
     }
 
     // Without a map all keys are taken to be of one shard. The write then fails and says why.
-    private async ValueTask AddLaterAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, CancellationToken cancellationToken)
+    private async ValueTask AddLaterAsync(KvKey key, KvValue value, CancellationToken cancellationToken)
     {
         _isCutShort = true;
         await _calls.Router.WaitForMapAsync(_calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
@@ -159,7 +159,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
         await AddNowAsync(key, value, cancellationToken).ConfigureAwait(false);
     }
 
-    private ValueTask AddNowAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, CancellationToken cancellationToken)
+    private ValueTask AddNowAsync(KvKey key, KvValue value, CancellationToken cancellationToken)
     {
         var batch = Add(key.Span, value.Span);
         return IsFull(batch) || IsTimeToLook ? SendDueAsync(batch, cancellationToken) : default;

@@ -20,9 +20,12 @@ namespace KvCluster.Client;
 /// Errors are <see cref="KvException"/> and its subclasses. <see cref="OperationCanceledException"/> means that the caller stopped waiting; a change may
 /// still be applied.
 /// </remarks>
-public sealed class KvClient : IAsyncDisposable
+public sealed class KvClient : IAsyncDisposable, IDisposable
 {
     private static readonly TimeSpan LoadGivesUpAfter = TimeSpan.FromSeconds(30);
+
+    /// <summary>A key of the shard with the first keys. It need not exist.</summary>
+    private static readonly ReadOnlyMemory<byte> PingKey = new byte[1];
 
     private readonly KvClientOptions _options;
     private readonly CallRouter _router;
@@ -30,20 +33,24 @@ public sealed class KvClient : IAsyncDisposable
     private readonly NodeChannels _channels;
     private readonly IWatchSource _watches;
 
+    // Begun once, by whoever disposes the client first.
+    private readonly Lazy<Task> _closed;
+
     /// <summary>Creates a client that learns the cluster from this address of a router or a node, "http://host:port".</summary>
     public KvClient(string endpoint)
         : this(new KvClientOptions { Endpoints = [endpoint ?? throw new ArgumentNullException(nameof(endpoint))] })
     {
     }
 
-    /// <summary>Creates a client with these options. It connects with the first call.</summary>
+    /// <summary>Creates a client with these options, as they are now. It connects with the first call.</summary>
     /// <exception cref="ArgumentException">The options are invalid; the message lists every mistake.</exception>
     /// <exception cref="KvException">A file of <see cref="KvClientOptions.Tls"/> is not usable; the message names it and says why.</exception>
     public KvClient(KvClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(options);
+        _options = options = options.Copy();
         options.Validate();
-        _options = options;
+        _closed = new Lazy<Task>(CloseAsync);
         var connector = ConnectorOf(options.Tls);
         var cluster = new ExpectedCluster();
         _watches = _channels = new NodeChannels(connector, cluster);
@@ -60,6 +67,7 @@ public sealed class KvClient : IAsyncDisposable
     internal KvClient(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
         _options = options;
+        _closed = new Lazy<Task>(CloseAsync);
         var cluster = new ExpectedCluster();
         _channels = new NodeChannels(ConnectorOf(options.Tls), cluster);
         _watches = connector as IWatchSource ?? _channels;
@@ -86,6 +94,20 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
+    /// <summary>Why a file of these options is not usable; null if all are.</summary>
+    internal static string? TlsFailure(KvTlsOptions? tls)
+    {
+        try
+        {
+            _ = ConnectorOf(tls);
+            return null;
+        }
+        catch (KvException failure)
+        {
+            return failure.Message;
+        }
+    }
+
     /// <summary>The calls for sets.</summary>
     public KvSets Sets { get; }
 
@@ -95,41 +117,22 @@ public sealed class KvClient : IAsyncDisposable
     /// <summary>The calls for operators, over the connections of this client.</summary>
     public KvAdmin Admin { get; }
 
-    /// <summary>
-    /// Returns the value of a key in the mode <see cref="KvClientOptions.Read"/>. By default it reflects every change acknowledged before the call.
-    /// </summary>
-    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
-        GetAsync(key, _options.Read, cancellationToken);
-
-    /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
-    public ValueTask<GetResult> GetAsync(string key, CancellationToken cancellationToken = default) =>
-        GetAsync(Bytes.Utf8(key), _options.Read, cancellationToken);
-
-    /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, KvReadMode, CancellationToken)"/>
-    public ValueTask<GetResult> GetAsync(string key, KvReadMode read, CancellationToken cancellationToken = default) =>
-        GetAsync(Bytes.Utf8(key), read, cancellationToken);
-
-    /// <summary>Returns the value of a key.</summary>
+    /// <summary>Returns the value of a key. By default it reflects every change acknowledged before the call.</summary>
     /// <param name="key">1 to 2,048 bytes.</param>
-    /// <param name="read">How up to date it must be, and which replicas may serve it.</param>
+    /// <param name="options">
+    /// How up to date the value must be, and what else is special about the read; null means the mode <see cref="KvClientOptions.Read"/>. A
+    /// <see cref="KvReadMode"/> can be passed as it is.
+    /// </param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvUnavailableException">Reason REPLICA_BEHIND: no replica caught up in time with what this client has seen.</exception>
-    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, CancellationToken cancellationToken = default) =>
-        GetAsync(key, read, withLife: false, cancellationToken);
-
-    /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, KvReadMode, CancellationToken)"/>
-    /// <param name="key">1 to 2,048 bytes.</param>
-    /// <param name="options">What is special about the read.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
-    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvGetOptions options, CancellationToken cancellationToken = default)
+    public async ValueTask<GetResult> GetAsync(KvKey key, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
-        ArgumentNullException.ThrowIfNull(options);
-        return GetAsync(key, options.Read ?? _options.Read, options.WithLife, cancellationToken);
-    }
-
-    private async ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, bool withLife, CancellationToken cancellationToken)
-    {
-        var request = new GetRequest { Key = key.ToByteString(), Read = _calls.ReadOptionsOf(read, key.Span), WithLife = withLife };
+        var request = new GetRequest
+        {
+            Key = key.ToByteString(),
+            Read = _calls.ReadOptionsOf(options?.Read, key.Span),
+            WithLife = options is { WithLife: true },
+        };
         return ToResult(GetResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.Get, key, request, request.Read, cancellationToken).ConfigureAwait(false)));
     }
 
@@ -140,66 +143,40 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="key">1 to 2,048 bytes. It need not exist.</param>
     /// <param name="nearest">Which key is meant.</param>
     /// <param name="within">Only a key with this prefix is found; empty means any.</param>
-    /// <param name="read">How up to date the answer must be; null means <see cref="KvClientOptions.Read"/>.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
-    public ValueTask<GetResult> GetNearestAsync(
-        ReadOnlyMemory<byte> key, KvNearest nearest, ReadOnlyMemory<byte> within = default, KvReadMode? read = null,
-        CancellationToken cancellationToken = default) =>
-        GetNearestAsync(key, nearest, within, new KvGetOptions { Read = read }, cancellationToken);
-
-    /// <inheritdoc cref="GetNearestAsync(ReadOnlyMemory{byte}, KvNearest, ReadOnlyMemory{byte}, KvReadMode?, CancellationToken)"/>
-    /// <param name="key">1 to 2,048 bytes. It need not exist.</param>
-    /// <param name="nearest">Which key is meant.</param>
-    /// <param name="within">Only a key with this prefix is found; empty means any.</param>
-    /// <param name="options">What is special about the read.</param>
+    /// <param name="options">What is special about the read; null means the mode <see cref="KvClientOptions.Read"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     public async ValueTask<GetResult> GetNearestAsync(
-        ReadOnlyMemory<byte> key, KvNearest nearest, ReadOnlyMemory<byte> within, KvGetOptions options, CancellationToken cancellationToken = default)
+        KvKey key, KvNearest nearest, KvKey within = default, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
-        ArgumentNullException.ThrowIfNull(options);
         var request = new GetRequest
         {
             Key = key.ToByteString(),
             Nearest = (Nearest)nearest,
             Within = within.ToByteString(),
-            Read = _calls.Seen.ToOptions(options.Read ?? _options.Read, shard: null),
-            WithLife = options.WithLife,
+            Read = _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null),
+            WithLife = options is { WithLife: true },
         };
         var (response, error) = await RangeCalls.GetNearestAsync(_router, request, _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
         return error is null ? ToResult(response!) : throw _calls.ToException(error);
     }
 
     /// <summary>
-    /// Returns the values of many keys, in the order of <paramref name="keys"/>, in the mode <see cref="KvClientOptions.Read"/>. Keys of one shard are read
-    /// from one snapshot, keys of different shards at different moments.
-    /// </summary>
-    public ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, CancellationToken cancellationToken = default) =>
-        GetManyAsync(keys, _options.Read, cancellationToken);
-
-    /// <summary>
     /// Returns the values of many keys, in the order of <paramref name="keys"/>. Keys of one shard are read from one snapshot, keys of different shards at
     /// different moments.
     /// </summary>
     /// <param name="keys">Each 1 to 2,048 bytes.</param>
-    /// <param name="read">How up to date they must be, and which replicas may serve them.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
-    public ValueTask<IReadOnlyList<GetResult>> GetManyAsync(
-        IReadOnlyList<ReadOnlyMemory<byte>> keys, KvReadMode read, CancellationToken cancellationToken = default) =>
-            GetManyAsync(keys, new KvGetOptions { Read = read }, cancellationToken);
-
-    /// <inheritdoc cref="GetManyAsync(IReadOnlyList{ReadOnlyMemory{byte}}, KvReadMode, CancellationToken)"/>
-    /// <param name="keys">Each 1 to 2,048 bytes.</param>
-    /// <param name="options">What is special about the read.</param>
+    /// <param name="options">
+    /// How up to date the values must be, and what else is special about the read; null means the mode <see cref="KvClientOptions.Read"/>.
+    /// </param>
     /// <param name="cancellationToken">Stops waiting.</param>
     public async ValueTask<IReadOnlyList<GetResult>> GetManyAsync(
-        IReadOnlyList<ReadOnlyMemory<byte>> keys, KvGetOptions options, CancellationToken cancellationToken = default)
+        IReadOnlyList<KvKey> keys, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(keys);
-        ArgumentNullException.ThrowIfNull(options);
         var messages = await ManyKeys.GetAsync(
-            _router, [.. keys.Select(key => key.ToByteString())],
-            _calls.Seen.ToOptions(options.Read ?? _options.Read, shard: null), _router.DeadlineFromNow(), cancellationToken,
-            withLife: options.WithLife).ConfigureAwait(false);
+            _router, [.. keys.Select(static key => key.ToByteString())],
+            _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null), _router.DeadlineFromNow(), cancellationToken,
+            withLife: options is { WithLife: true }).ConfigureAwait(false);
         if (messages.Error is { } error)
             throw _calls.ToException(error);
         return [.. messages.Entries.Select(ToResult)];
@@ -213,27 +190,25 @@ public sealed class KvClient : IAsyncDisposable
 
     /// <summary>
     /// Sets a key. Completes when the change is durable on a majority of the shard's replicas. The new value has no expiry and no owner, also if the old one
-    /// had; see
-    /// <see cref="KvPutOptions.KeepExpiry"/> and <see cref="KvPutOptions.KeepOwner"/>.
+    /// had, unless the options give it one or keep them.
     /// </summary>
-    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    public async ValueTask<ShardPosition> PutAsync(
-        ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        ReadPosition(await _calls.ChangeAsync(new ClientCalls.Change(Method.Put, key, value, condition, null), cancellationToken).ConfigureAwait(false), out _);
-
-    /// <inheritdoc cref="PutAsync(ReadOnlyMemory{byte}, ReadOnlyMemory{byte}, KvCondition?, CancellationToken)"/>
-    public ValueTask<ShardPosition> PutAsync(string key, string value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        PutAsync(Bytes.Utf8(key), Bytes.Utf8(value), condition, cancellationToken);
-
-    /// <summary>Sets a key that does not live for ever, that keeps what it has besides its value, or whose end the shard numbers.</summary>
-    /// <param name="key">The key; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="key">1 to 2,048 bytes; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
     /// <param name="value">Up to 8 MiB.</param>
-    /// <param name="options">What is special about it.</param>
+    /// <param name="options">What is special about the put; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public async ValueTask<PutResult> PutAsync(
-        ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvPutOptions options, CancellationToken cancellationToken = default)
+    /// <exception cref="KvConditionFailedException">The condition did not hold.</exception>
+    public ValueTask<PutResult> PutAsync(KvKey key, KvValue value, KvPutOptions? options = null, CancellationToken cancellationToken = default) =>
+        options is { HasOnlyCondition: false }
+            ? PutMessageAsync(key, value, options, cancellationToken)
+            : PutPartsAsync(new ClientCalls.Change(Method.Put, key, value, options?.Condition, null), cancellationToken);
+
+    // Most puts, without message objects.
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private async ValueTask<PutResult> PutPartsAsync(ClientCalls.Change change, CancellationToken cancellationToken) =>
+        new(change.Key, ReadPosition(await _calls.ChangeAsync(change, cancellationToken).ConfigureAwait(false), out _));
+
+    private async ValueTask<PutResult> PutMessageAsync(KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken)
     {
-        ArgumentNullException.ThrowIfNull(options);
         var request = new PutRequest
         {
             Key = key.ToByteString(),
@@ -249,11 +224,11 @@ public sealed class KvClient : IAsyncDisposable
         if (options.Condition is { } condition)
             request.Conditions.Add(condition.Message);
         var response = PutResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Put, key, request, cancellationToken).ConfigureAwait(false));
-        return new PutResult(response.Key.IsEmpty ? key : response.Key.Memory, _calls.See(response.Position));
+        return new PutResult(response.Key.IsEmpty ? key : new KvKey(response.Key.Memory), _calls.See(response.Position));
     }
 
     /// <summary>Removes a key. It is not an error if the key does not exist.</summary>
-    public async ValueTask<DeleteResult> DeleteAsync(ReadOnlyMemory<byte> key, KvCondition? condition = null, CancellationToken cancellationToken = default)
+    public async ValueTask<DeleteResult> DeleteAsync(KvKey key, KvCondition? condition = null, CancellationToken cancellationToken = default)
     {
         var request = new DeleteRequest { Key = key.ToByteString() };
         if (condition is not null)
@@ -262,10 +237,6 @@ public sealed class KvClient : IAsyncDisposable
         var position = ReadPosition(response, out var existed);
         return new DeleteResult(existed, position);
     }
-
-    /// <inheritdoc cref="DeleteAsync(ReadOnlyMemory{byte}, KvCondition?, CancellationToken)"/>
-    public ValueTask<DeleteResult> DeleteAsync(string key, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        DeleteAsync(Bytes.Utf8(key), condition, cancellationToken);
 
     /// <summary>
     /// Removes all keys of a range, at about the cost of one per shard. In each shard they go at one moment, unless it has very many large values; in different
@@ -309,7 +280,7 @@ public sealed class KvClient : IAsyncDisposable
     /// <summary>Adds to the number that is the value of a key, in decimal text. An absent key counts as 0.</summary>
     /// <exception cref="KvException">Reason NOT_A_NUMBER or NUMBER_OVERFLOW: nothing was changed.</exception>
     public async ValueTask<IncrementResult> IncrementAsync(
-        ReadOnlyMemory<byte> key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default)
+        KvKey key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default)
     {
         var request = new IncrementRequest { Key = key.ToByteString(), By = by };
         if (condition is not null)
@@ -318,17 +289,13 @@ public sealed class KvClient : IAsyncDisposable
         return new IncrementResult(response.Number, _calls.See(response.Position));
     }
 
-    /// <inheritdoc cref="IncrementAsync(ReadOnlyMemory{byte}, long, KvCondition?, CancellationToken)"/>
-    public ValueTask<IncrementResult> IncrementAsync(string key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        IncrementAsync(Bytes.Utf8(key), by, condition, cancellationToken);
-
     /// <summary>Sets when a key expires, without sending its value. The key keeps its etag.</summary>
     /// <param name="key">The key. If it does not exist, nothing changes.</param>
     /// <param name="timeToLive">How long it lives from now; null means until it is deleted.</param>
     /// <param name="condition">A condition.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     public async ValueTask<TouchResult> TouchAsync(
-        ReadOnlyMemory<byte> key, TimeSpan? timeToLive, KvCondition? condition = null, CancellationToken cancellationToken = default)
+        KvKey key, TimeSpan? timeToLive, KvCondition? condition = null, CancellationToken cancellationToken = default)
     {
         var request = new TouchRequest { Key = key.ToByteString() };
         if (timeToLive is { } given)
@@ -428,11 +395,10 @@ public sealed class KvClient : IAsyncDisposable
     }
 
     /// <summary>Counts the keys with a prefix, without reading them. Each shard is counted at its own moment.</summary>
-    public Task<long> CountAsync(ReadOnlyMemory<byte> prefix, CancellationToken cancellationToken = default) =>
-        CountAsync(prefix, _options.Read, cancellationToken);
-
-    /// <inheritdoc cref="CountAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
-    public Task<long> CountAsync(ReadOnlyMemory<byte> prefix, KvReadMode read, CancellationToken cancellationToken = default) =>
+    /// <param name="prefix">Empty means all keys.</param>
+    /// <param name="read">How up to date the count must be; null means <see cref="KvClientOptions.Read"/>.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public Task<long> CountAsync(KvKey prefix, KvReadMode? read = null, CancellationToken cancellationToken = default) =>
         CountRangeAsync(new KvRange { Prefix = prefix }, read, cancellationToken);
 
     /// <summary>Counts the keys of a range, without reading them. Each shard is counted at its own moment.</summary>
@@ -459,13 +425,45 @@ public sealed class KvClient : IAsyncDisposable
     public KvBulkLoad BulkLoad(TimeSpan? giveUpAfter = null) => new(_calls, giveUpAfter ?? LoadGivesUpAfter);
 
     /// <summary>The shard that owns a key, by this client's present shard map; null while no map is known.</summary>
-    public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
+    public async ValueTask<uint?> FindShardAsync(KvKey key, CancellationToken cancellationToken = default) =>
         await _router.WaitForMapAsync(_router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _router.Table.Find(key.Span)?.Shard : null;
+
+    /// <summary>
+    /// Asks the cluster for something small, and returns how long that took: it reads a key of the shard with the first keys, which need not exist, from its
+    /// leader. So an answer says that the cluster is reachable and that this shard has a leader.
+    /// </summary>
+    /// <exception cref="KvException">There was no answer within <see cref="KvClientOptions.Timeout"/>, or the cluster refused the call; the reason says
+    /// why.</exception>
+    public async ValueTask<TimeSpan> PingAsync(CancellationToken cancellationToken = default)
+    {
+        var time = _router.Runtime.Time;
+        var began = time.GetTimestamp();
+        await GetAsync(PingKey, KvReadMode.Leader, cancellationToken).ConfigureAwait(false);
+        return time.GetElapsedTime(began);
+    }
+
+    /// <summary>
+    /// Closes the client at once, without waiting for anything. Calls in progress fail. Its sessions are left to the cluster, which ends each when it has been
+    /// silent for about a minute; <see cref="DisposeAsync"/> ends them.
+    /// </summary>
+    public void Dispose() => _ = _closed.Value;
 
     /// <summary>Ends this client's sessions, for which it waits a second at most, and closes all connections. Calls in progress fail.</summary>
     public async ValueTask DisposeAsync()
     {
-        await _calls.EndSessionsAsync().ConfigureAwait(false);
+        try
+        {
+            await _calls.EndSessionsAsync().ConfigureAwait(false);
+        }
+        catch (ObjectDisposedException)
+        {
+            // Dispose has closed the client, before this call or during it. So its sessions are left to the cluster.
+        }
+        await _closed.Value.ConfigureAwait(false);
+    }
+
+    private async Task CloseAsync()
+    {
         await _router.DisposeAsync().ConfigureAwait(false);
         _channels.Dispose();
     }

@@ -6,13 +6,13 @@ namespace KvCluster.Client;
 public sealed record KvScan
 {
     /// <summary>Only keys with this prefix; empty means all.</summary>
-    public ReadOnlyMemory<byte> Prefix { get; init; }
+    public KvKey Prefix { get; init; }
 
     /// <summary>First key, inclusive; empty means the first of all.</summary>
-    public ReadOnlyMemory<byte> Start { get; init; }
+    public KvKey Start { get; init; }
 
     /// <summary>End, exclusive; empty means after the last.</summary>
-    public ReadOnlyMemory<byte> End { get; init; }
+    public KvKey End { get; init; }
 
     /// <summary>Descending from the last key.</summary>
     public bool Reverse { get; init; }

@@ -14,7 +14,7 @@ public sealed class KvSessions
     /// <param name="key">Any key of the shard.</param>
     /// <param name="lifetime">From a second to a day. The session ends if it is not kept alive for this long.</param>
     /// <param name="cancellationToken">Stops waiting. A session that was opened all the same ends by itself.</param>
-    public async ValueTask<KvSession> OpenAsync(ReadOnlyMemory<byte> key, TimeSpan lifetime, CancellationToken cancellationToken = default)
+    public async ValueTask<KvSession> OpenAsync(KvKey key, TimeSpan lifetime, CancellationToken cancellationToken = default)
     {
         var request = new OpenSessionRequest { Key = key.ToByteString(), LifetimeMs = (ulong)Math.Max(0, lifetime.TotalMilliseconds) };
         var response = OpenSessionResponse.Parser.ParseFrom(await SendAsync(Method.OpenSession, key, request, cancellationToken).ConfigureAwait(false));
@@ -46,7 +46,7 @@ public sealed class KvSessions
 
     // Repeating any of them is harmless, so they need no request id.
     private async ValueTask<Google.Protobuf.ByteString> SendAsync(
-        Method method, ReadOnlyMemory<byte> key, Google.Protobuf.IMessage request, CancellationToken cancellationToken) =>
+        Method method, KvKey key, Google.Protobuf.IMessage request, CancellationToken cancellationToken) =>
             _calls.ResponseOf(await _calls.Router.CallAsync(
                 method, key, Google.Protobuf.MessageExtensions.ToByteString(request),
                 _calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false));

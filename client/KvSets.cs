@@ -16,10 +16,10 @@ public sealed class KvSets
 
     /// <summary>Adds members, up to 10,000. If the set has all of them, nothing changes.</summary>
     public async ValueTask<SetChangeResult> AddAsync(
-        ReadOnlyMemory<byte> key, IEnumerable<ReadOnlyMemory<byte>> members, KvCondition? condition = null, CancellationToken cancellationToken = default)
+        KvKey key, IEnumerable<KvKey> members, KvCondition? condition = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(members);
-        var request = new SetAddRequest { Key = key.ToByteString(), Members = { members.Select(Bytes.ToByteString) } };
+        var request = new SetAddRequest { Key = key.ToByteString(), Members = { members.Select(static member => member.ToByteString()) } };
         if (condition is not null)
             request.Conditions.Add(condition.Message);
         var response = SetAddResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.SetAdd, key, request, cancellationToken).ConfigureAwait(false));
@@ -28,23 +28,23 @@ public sealed class KvSets
 
     /// <summary>Removes members, up to 10,000. If the set has none of them, nothing changes.</summary>
     public async ValueTask<SetChangeResult> RemoveAsync(
-        ReadOnlyMemory<byte> key, IEnumerable<ReadOnlyMemory<byte>> members, KvCondition? condition = null, CancellationToken cancellationToken = default)
+        KvKey key, IEnumerable<KvKey> members, KvCondition? condition = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(members);
-        var request = new SetRemoveRequest { Key = key.ToByteString(), Members = { members.Select(Bytes.ToByteString) } };
+        var request = new SetRemoveRequest { Key = key.ToByteString(), Members = { members.Select(static member => member.ToByteString()) } };
         if (condition is not null)
             request.Conditions.Add(condition.Message);
         return ToResult(SetRemoveResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.SetRemove, key, request, cancellationToken).ConfigureAwait(false)));
     }
 
     /// <summary>Removes a set with all its members.</summary>
-    public async ValueTask<SetChangeResult> RemoveAllAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
+    public async ValueTask<SetChangeResult> RemoveAllAsync(KvKey key, CancellationToken cancellationToken = default) =>
         ToResult(SetRemoveResponse.Parser.ParseFrom(
             await _calls.ChangeAsync(Method.SetRemove, key, new SetRemoveRequest { Key = key.ToByteString(), All = true }, cancellationToken)
                 .ConfigureAwait(false)));
 
     /// <summary>The number of members; 0 if there is no such set.</summary>
-    public async ValueTask<ulong> CountAsync(ReadOnlyMemory<byte> key, KvReadMode? read = null, CancellationToken cancellationToken = default)
+    public async ValueTask<ulong> CountAsync(KvKey key, KvReadMode? read = null, CancellationToken cancellationToken = default)
     {
         var request = new SetCountRequest { Key = key.ToByteString(), Read = _calls.ReadOptionsOf(read, key.Span) };
         var response = SetCountResponse.Parser.ParseFrom(
@@ -57,8 +57,8 @@ public sealed class KvSets
     /// <param name="key">The key of the set.</param>
     /// <param name="scan">Which members; null: all.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public async IAsyncEnumerable<ReadOnlyMemory<byte>> ScanAsync(
-        ReadOnlyMemory<byte> key, KvSetScan? scan = null, [EnumeratorCancellation] CancellationToken cancellationToken = default)
+    public async IAsyncEnumerable<KvKey> ScanAsync(
+        KvKey key, KvSetScan? scan = null, [EnumeratorCancellation] CancellationToken cancellationToken = default)
     {
         var terms = scan ?? new KvSetScan();
         var left = terms.Limit == 0 ? ulong.MaxValue : terms.Limit;
@@ -88,10 +88,10 @@ public sealed class KvSets
         var first = intersection.Keys.Count > 0 ? intersection.Keys[0] : default;
         var request = new SetIntersectRequest
         {
-            Keys = { intersection.Keys.Select(Bytes.ToByteString) },
+            Keys = { intersection.Keys.Select(static key => key.ToByteString()) },
             Start = intersection.Start.ToByteString(),
             Limit = (uint)intersection.Limit,
-            FacetPrefixes = { intersection.FacetPrefixes.Select(Bytes.ToByteString) },
+            FacetPrefixes = { intersection.FacetPrefixes.Select(static prefix => prefix.ToByteString()) },
             FacetsMax = (uint)intersection.FacetsMax,
             Read = _calls.ReadOptionsOf(intersection.Read, first.Span),
         };

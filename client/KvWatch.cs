@@ -6,16 +6,16 @@ namespace KvCluster.Client;
 public sealed record KvWatch
 {
     /// <summary>Only keys with this prefix; empty means all.</summary>
-    public ReadOnlyMemory<byte> Prefix { get; init; }
+    public KvKey Prefix { get; init; }
 
     /// <summary>Only the key that is the prefix.</summary>
     public bool IsOneKey { get; init; }
 
     /// <summary>First key, inclusive; empty means the first of all.</summary>
-    public ReadOnlyMemory<byte> Start { get; init; }
+    public KvKey Start { get; init; }
 
     /// <summary>End, exclusive; empty means after the last.</summary>
-    public ReadOnlyMemory<byte> End { get; init; }
+    public KvKey End { get; init; }
 
     /// <summary>Go on after the message that had this token (<see cref="KvWatchMessage.Token"/>), of this client or another one. Null: begin anew.</summary>
     public string? After { get; init; }

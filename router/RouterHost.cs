@@ -35,12 +35,16 @@ internal sealed class RouterHost : IAsyncDisposable
     private readonly MemoryReturn _memoryReturn = new();
     private readonly ILogger _log;
     private readonly CancellationTokenSource _stopping = new();
+    private readonly RouterOptions _options;
     private Task _telling = Task.CompletedTask;
     private OwnedServer? _server;
+    private volatile bool _hasMadeFirstCalls;
 
     private RouterHost(RouterOptions options, ProcessHealth health, ILogger log)
     {
         _log = log;
+        _options = options;
+        _hasMadeFirstCalls = !options.MakesFirstCalls;
         _tls = options.Tls is null ? null : new ServerTls(options.Tls, name: null, log, TimeProvider.System);
         var connector = new TlsConnector(_tls?.Files);
         var cluster = new ExpectedCluster();
@@ -65,7 +69,7 @@ internal sealed class RouterHost : IAsyncDisposable
 
     /// <summary>Starts a router, which listens when this completes. The shard map is loaded in the background, and calls wait for it.</summary>
     /// <param name="options">The router's options.</param>
-    /// <param name="health">Is told the state of the router, which is ready once it has a shard map.</param>
+    /// <param name="health">Is told the state of the router, which is ready once it has a shard map and has made its first calls, if it makes any.</param>
     /// <param name="logs">Owned by the caller.</param>
     /// <param name="cancellationToken">Cancels the start.</param>
     /// <exception cref="IOException">The port is in use (the inner exception is an AddressInUseException).</exception>
@@ -106,21 +110,30 @@ internal sealed class RouterHost : IAsyncDisposable
     }
 
     // With a map the router can route, even if nobody can give it a newer one.
-    private string? NotReady() => _calls.Table.IsKnown ? null : $"it has no shard map yet: {_calls.MapFailure}";
+    private string? WhyNoMap() => _calls.Table.IsKnown ? null : $"it has no shard map yet: {_calls.MapFailure}";
 
-    // Logs why there is no map yet, once for each reason. The first answer takes some moments, which is not logged.
+    private string? NotReady() => WhyNoMap() ?? (_hasMadeFirstCalls ? null : "it makes its first calls");
+
+    // Logs why there is no map yet, once for each reason. The first answer takes some moments, which is not logged. Then makes the first calls.
     private async Task TellAsync()
     {
         var reasons = new OncePerReason();
-        while (!_calls.Table.IsKnown)
+        for (var change = _calls.Table.NextChange(); !_calls.Table.IsKnown; change = _calls.Table.NextChange())
         {
-            await Task.Delay(TellInterval, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await Task.WhenAny(change, Task.Delay(TellInterval, _stopping.Token)).ConfigureAwait(false);
             if (_stopping.IsCancellationRequested)
                 return;
-            if (NotReady() is { } reason && reasons.MaySay(reason))
+            if (WhyNoMap() is { } reason && reasons.MaySay(reason))
                 RouterLog.Waits(_log, reason);
         }
         RouterLog.Knows(_log, _calls.Table.Cluster);
+        if (_hasMadeFirstCalls)
+            return;
+        var listened = new UriBuilder(_options.Listen) { Port = new Uri(Address).Port }.Uri;
+        var own = LocalAddress.Of(listened).GetLeftPart(UriPartial.Authority);
+        if (await FirstCalls.MakeAsync(_channels.To(own), _stopping.Token).ConfigureAwait(false) is { } failure)
+            RouterLog.FirstCallsFailed(_log, failure);
+        _hasMadeFirstCalls = true;
     }
 
     private async Task<OwnedServer> ServeAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)

@@ -17,4 +17,7 @@ internal static partial class RouterLog
 
     [LoggerMessage(4, LogLevel.Error, "A call of {Method} whose caller had gone ended with an unexpected exception")]
     public static partial void Unexpected(ILogger log, Method method, Exception failure);
+
+    [LoggerMessage(5, LogLevel.Information, "The first calls, which the router makes to itself, failed, so the first ones of callers take longer: {Reason}")]
+    public static partial void FirstCallsFailed(ILogger log, string reason);
 }

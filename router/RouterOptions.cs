@@ -22,6 +22,9 @@ internal sealed record RouterOptions
     /// <summary>How long a call may take if its caller set no deadline. Long enough for a failover.</summary>
     public TimeSpan Timeout { get; init; } = TimeSpan.FromSeconds(10);
 
+    /// <summary>Calls itself before it is ready (<see cref="Api.FirstCalls"/>).</summary>
+    public bool MakesFirstCalls { get; init; }
+
     /// <summary>The memory that its calls may use together, in MiB.</summary>
     public int CallMemoryMebibytes { get; init; } = CallMemory.MebibytesDefault;
 

@@ -8,4 +8,7 @@ public sealed record KvGetOptions
 
     /// <summary>Also return how long each key lives, and which session owns it (<see cref="GetResult.Life"/>).</summary>
     public bool WithLife { get; init; }
+
+    /// <summary>A read in a mode, of which nothing else is special; null means <see cref="KvClientOptions.Read"/>.</summary>
+    public static implicit operator KvGetOptions(KvReadMode? read) => new() { Read = read };
 }

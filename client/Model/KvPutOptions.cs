@@ -30,6 +30,12 @@ public sealed record KvPutOptions
     /// <summary>The shard appends the next number to the key: 20 decimal digits, from 1 on. No number under a prefix is given twice.</summary>
     public bool Sequence { get; init; }
 
+    /// <summary>A put on a condition, of which nothing else is special; null means a put without one.</summary>
+    public static implicit operator KvPutOptions(KvCondition? condition) => new() { Condition = condition };
+
+    /// <summary>Whether nothing is special but the condition, if there is one.</summary>
+    internal bool HasOnlyCondition => TimeToLive is null && Owner is null && !KeepExpiry && !KeepOwner && !Sequence;
+
     internal static ulong Milliseconds(TimeSpan timeToLive) => timeToLive >= TimeSpan.FromMilliseconds(1)
         ? (ulong)timeToLive.TotalMilliseconds
         : throw new ArgumentOutOfRangeException(nameof(timeToLive), timeToLive, "A key lives for at least a millisecond.");

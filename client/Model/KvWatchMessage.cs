@@ -84,18 +84,18 @@ public enum KvEventReason
 /// <param name="Reason">Why.</param>
 /// <param name="Key">The key, the first one of the range, or the key of the set.</param>
 /// <param name="Etag">The etag of the change.</param>
-public sealed record KvEvent(KvEventKind Kind, KvEventReason Reason, ReadOnlyMemory<byte> Key, Etag Etag)
+public sealed record KvEvent(KvEventKind Kind, KvEventReason Reason, KvKey Key, Etag Etag)
 {
     /// <summary>
     /// The end of a range, exclusive; empty: that of the shard. Of a set from which all members were removed: only those before this one, unless it is empty.
     /// </summary>
-    public ReadOnlyMemory<byte> RangeEnd { get; init; }
+    public KvKey RangeEnd { get; init; }
 
     /// <summary>The value of a put; empty with <see cref="KvWatch.KeysOnly"/>.</summary>
-    public ReadOnlyMemory<byte> Value { get; init; }
+    public KvValue Value { get; init; }
 
     /// <summary>The member of a set.</summary>
-    public ReadOnlyMemory<byte> Member { get; init; }
+    public KvKey Member { get; init; }
 
     /// <summary>Whether what follows is known. Only with <see cref="KvWatch.WithPrevious"/>, and if the change was recent when it was sent.</summary>
     public bool IsPreviousKnown { get; init; }
@@ -104,5 +104,5 @@ public sealed record KvEvent(KvEventKind Kind, KvEventReason Reason, ReadOnlyMem
     public Etag? PreviousEtag { get; init; }
 
     /// <summary>The value that it had.</summary>
-    public ReadOnlyMemory<byte> PreviousValue { get; init; }
+    public KvValue PreviousValue { get; init; }
 }

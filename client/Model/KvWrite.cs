@@ -28,18 +28,19 @@ public sealed class KvWrite
     }
 
     /// <summary>
-    /// Adds a put. The memory must not change until the write is answered. What ended the key besides a delete goes with the old value; to keep it, add the put
-    /// to
-    /// <see cref="Operations"/> with <see cref="KvPutOptions"/>.
+    /// Adds a put. The memory must not change until the write is answered. What ended the key besides a delete goes with the old value, unless the options keep
+    /// it.
     /// </summary>
-    public KvWrite Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value)
+    /// <inheritdoc cref="KvOperations.Put" path="/param"/>
+    /// <exception cref="ArgumentException">The options have a condition. Conditions are of the whole write.</exception>
+    public KvWrite Put(KvKey key, KvValue value, KvPutOptions? options = null)
     {
-        Operations.Put(key, value);
+        Operations.Put(key, value, options);
         return this;
     }
 
     /// <summary>Adds a delete, which also succeeds if the key does not exist.</summary>
-    public KvWrite Delete(ReadOnlyMemory<byte> key)
+    public KvWrite Delete(KvKey key)
     {
         Operations.Delete(key);
         return this;

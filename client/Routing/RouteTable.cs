@@ -7,8 +7,9 @@ using KvCluster.V1;
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// What this process knows of the cluster: the shard map with its last hit, and the nodes' addresses. Read without a lock. Updated from map streams and
-/// route hints; a route with a greater (generation, epoch) replaces a lesser one of the same shard.
+/// What this process knows of the cluster: the shard map with its last hit, and the nodes' addresses. Nothing else is remembered of keys: the search of the map
+/// (<see cref="Boundaries"/>) is faster than a cache of their prefixes. Read without a lock. Updated from map streams and route hints; a route with a greater
+/// (generation, epoch) replaces a lesser one of the same shard.
 /// </summary>
 internal sealed class RouteTable : IDisposable
 {

@@ -16,7 +16,7 @@ namespace KvCluster.Client.Transport;
 /// <summary>
 /// Sends a call to the leader of its key's shard, or a read to any replica if its mode allows that. It finds the shard, has <see cref="ReplicaChoice"/>, or
 /// <see cref="GatewayChoice"/>, choose the node, sends, updates the map from the answer of a wrong node, and repeats until the caller's deadline.
-/// <see cref="RoutedCall"/> decides what may be repeated. Used by the client library and the router. Thread-safe.
+/// <see cref="CallAttempts"/> decides what may be repeated. Used by the client library and the router. Thread-safe.
 /// </summary>
 internal sealed class CallRouter : IAsyncDisposable
 {
@@ -38,7 +38,7 @@ internal sealed class CallRouter : IAsyncDisposable
     private readonly ShardMapWatcher _watch;
     private readonly RetryBudget _budget;
     private readonly ResiliencePipeline<Attempt> _retries;
-    private readonly Func<RoutedCall, CancellationToken, ValueTask<Attempt>> _try;
+    private readonly Func<CallAttempts, CancellationToken, ValueTask<Attempt>> _try;
     private readonly AwakeClock? _awake;
     private readonly CancellationTokenSource _closing = new();
     private bool _closed;
@@ -126,7 +126,7 @@ internal sealed class CallRouter : IAsyncDisposable
             parent = current.Context;
         var began = ClientMetrics.WatchesRequests ? Stopwatch.GetTimestamp() : 0;
         var span = ClientMetrics.TakesSpans ? ClientMetrics.StartCall(method, parent) : null;
-        var call = new RoutedCall(_runtime, method, key, request, deadlineMs, isIdentified, atAnyReplica)
+        var call = new CallAttempts(_runtime, method, key, request, deadlineMs, isIdentified, atAnyReplica)
         {
             Traceparent = TraceparentOf(span, parent), Way = way, Place = place,
         };
@@ -197,7 +197,7 @@ internal sealed class CallRouter : IAsyncDisposable
     }
 
     /// <summary>Whether a read that ended with this error may succeed if it is repeated.</summary>
-    public static bool MayRepeat(Status error) => RoutedCall.IsRetried(CallStatus.ReasonOf(error));
+    public static bool MayRepeat(Status error) => CallAttempts.IsRetried(CallStatus.ReasonOf(error));
 
     /// <summary>
     /// Waits before a read that failed on the large lane is repeated on the small one. It waits as long as between two attempts of a call, and takes a
@@ -219,11 +219,11 @@ internal sealed class CallRouter : IAsyncDisposable
     private static string TraceparentOf(Activity? span, ActivityContext parent) => span?.Id
         ?? (parent.TraceFlags.HasFlag(ActivityTraceFlags.Recorded) ? $"00-{parent.TraceId}-{parent.SpanId}-01" : "");
 
-    private static void End(RoutedCall call, long began, Activity? span, string? reason, StatusCode status)
+    private static void End(CallAttempts call, long began, Activity? span, string? reason, StatusCode status)
     {
         // A read whose response is too large for its lane is repeated on another lane, and so is one that failed on the large lane. Only the repetition
         // counts as the call.
-        var isAskedAgain = reason == StatusDetails.ReplyLarge || (call.Way.Lane == ReplyLane.Large && RoutedCall.IsRetried(reason));
+        var isAskedAgain = reason == StatusDetails.ReplyLarge || (call.Way.Lane == ReplyLane.Large && CallAttempts.IsRetried(reason));
         if (began != 0 && !isAskedAgain)
             ClientMetrics.RequestEnded(call.Method, Stopwatch.GetElapsedTime(began), reason);
         if (span is null)
@@ -233,7 +233,7 @@ internal sealed class CallRouter : IAsyncDisposable
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private async ValueTask<Attempt> TryAsync(RoutedCall call, CancellationToken cancellationToken)
+    private async ValueTask<Attempt> TryAsync(CallAttempts call, CancellationToken cancellationToken)
     {
         if (_closed)
             return Attempt.Failed(CallStatus.Closed, mayRetry: false);
@@ -269,14 +269,14 @@ internal sealed class CallRouter : IAsyncDisposable
     }
 
     // A leader may have been found meanwhile. Otherwise this is the interval at which such a call tries.
-    private async Task WaitForNewsAsync(RoutedCall call, CancellationToken cancellationToken)
+    private async Task WaitForNewsAsync(CallAttempts call, CancellationToken cancellationToken)
     {
         var wait = TimeSpan.FromMilliseconds(Math.Clamp(call.DeadlineMs - _runtime.NowMs, 0, NewsWaitMs) * (0.5 + (_runtime.Chance() / 2)));
         await Task.WhenAny(Table.NextChange(), _runtime.DelayAsync(wait, cancellationToken)).ConfigureAwait(false);
         cancellationToken.ThrowIfCancellationRequested();
     }
 
-    private Attempt Judge(RoutedCall call, Reply reply)
+    private Attempt Judge(CallAttempts call, Reply reply)
     {
         if (reply.Code == 0)
             return new Attempt(reply.Response, null, false);

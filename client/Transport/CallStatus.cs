@@ -6,7 +6,10 @@ using Status = Google.Rpc.Status;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>Errors of calls as google.rpc.Status, created here when no node could answer, and read from nodes' answers.</summary>
+/// <summary>
+/// Errors of calls as google.rpc.Status, created here when no node could answer, and read from nodes' answers. <see cref="CallAttempts"/> decides which it is;
+/// of operators' calls <see cref="OperatorOutcomes"/>.
+/// </summary>
 internal static class CallStatus
 {
     /// <summary>The reason of a call that names keys of several shards. Which shard has a key may change between the map and the call.</summary>

@@ -24,7 +24,7 @@ internal static class Launcher
         try
         {
             using var folder = DataFolder.Open(options);
-            Ports.CheckFree(options, folder.Nodes);
+            PortCheck.CheckFree(options, folder.Nodes);
             folder.Keep();
             AdminTokenFile.Keep(options.TokenFile);
             MakeCertificates(options, folder);

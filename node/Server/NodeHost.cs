@@ -250,7 +250,7 @@ internal sealed class NodeHost : IAsyncDisposable
             identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, permissions, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(
             coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, shards.Threads.Timers, _log));
-        Own("the space of retired replicas", new RetiredReplicas(
+        Own("the space of retired replicas", new RetiredSpace(
             directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default,
             shards.Threads.Timers, _log)
         {

@@ -7,8 +7,8 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// Applies what a follower learns to be committed, at the pace that memory allows; the counterpart of <see cref="GroupCommit"/>. Owned by a store; writer
-/// executor.
+/// Applies what a follower learns to be committed, at the pace that memory allows; the counterpart of <see cref="GroupCommit"/>. A record that cannot be
+/// applied ends the store. Owned by a store; writer executor.
 /// </summary>
 /// <param name="context">The bounds of what may wait.</param>
 /// <param name="life">Nothing is applied when the store has ended.</param>

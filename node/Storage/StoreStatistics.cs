@@ -12,7 +12,7 @@ namespace KvCluster.Storage;
 internal sealed class StoreStatistics(
     PageStore pages, JournalIndex index, JournalWriter journal, CheckpointSchedule checkpoints, Scrub scrub, TimeProvider time)
 {
-    private readonly OldestSnapshot _oldestSnapshot = new(pages.Roots.Readers, time);
+    private readonly SnapshotAgeReading _oldestSnapshot = new(pages.Roots.Readers, time);
 
     /// <summary>Keys in the published state.</summary>
     public ulong Keys => pages.Roots.Count(TreeId.Kv);
@@ -50,7 +50,7 @@ internal sealed class StoreStatistics(
     /// <summary>How many times the scrub has read the whole data file since the store was opened.</summary>
     public long ScrubPasses => scrub.Passes;
 
-    /// <inheritdoc cref="OldestSnapshot.Age"/>
+    /// <inheritdoc cref="SnapshotAgeReading.Age"/>
     public TimeSpan OldestSnapshotAge() => _oldestSnapshot.Age();
 
     /// <summary>Journal bytes of the records after an etag, as far as the live segments reach back. Writer executor.</summary>

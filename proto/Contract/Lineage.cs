@@ -6,7 +6,7 @@ namespace KvCluster;
 
 /// <summary>
 /// The name of one history of a cluster's data: 128 random bits, chosen when the cluster is created and again when its data is restored. Etags, positions and
-/// session ids belong to a lineage, and whoever names another one is refused.
+/// session ids belong to a lineage, and whoever names another one is refused (<c>ApiErrors.LineageChanged</c>).
 /// </summary>
 /// <param name="Value">The 16 bytes as a number, the first one most significant.</param>
 internal readonly record struct Lineage(UInt128 Value)

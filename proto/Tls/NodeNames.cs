@@ -2,7 +2,8 @@ namespace KvCluster.Tls;
 
 /// <summary>
 /// The names by which certificates identify members of a cluster: DNS names that nobody resolves. A certificate may have several of them, or all nodes' names
-/// through a wildcard in the first label, "*.NAME.kvcluster".
+/// through a wildcard in the first label, "*.NAME.kvcluster". They are required by <see cref="TlsConnector"/> of the member connected to, and by a node's
+/// <c>PeerCertificate</c> of the node that connects.
 /// </summary>
 internal static class NodeNames
 {

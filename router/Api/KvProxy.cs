@@ -181,7 +181,7 @@ internal sealed class KvProxy(
     protected override Task BulkLoad(
         IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        var division = new LoadDivision(forwarding, calls, memory.Requests, options, context, this);
+        var division = new BulkLoadDivision(forwarding, calls, memory.Requests, options, context, this);
         return new LoadStream(division.LoadAsync, responseStream, memory.Replies).RunAsync(requestStream, context.CancellationToken);
     }
 

@@ -3,8 +3,9 @@ using KvCluster.ServiceDefaults.Exchanges;
 namespace KvCluster.Router.Api;
 
 /// <summary>
-/// The room kept for large responses of one exchange that are being fetched. Together with the replies that wait to be written it is bounded. Used under the
-/// exchange's lock, except for <see cref="HoldAsync"/> and <see cref="Release"/>, which take it.
+/// The room kept for large responses of one exchange that are being fetched. Together with the replies that wait to be written it is bounded. All exchanges
+/// together are bounded by <c>CallMemory.Replies</c>. Used under the exchange's lock, except for <see cref="HoldAsync"/> and <see cref="Release"/>, which take
+/// it.
 /// </summary>
 /// <param name="gate">The exchange's lock.</param>
 /// <param name="waitingBytes">How many bytes of replies wait to be written.</param>

@@ -42,5 +42,6 @@ internal static class RouterSettings
         Tls = CommonSettings.TlsOf(settings),
         CallMemoryMebibytes = ProcessMemory.CallMemoryOf(settings),
         ConnectionsMax = settings.Get(CommonSettings.ConnectionsMax),
+        MakesFirstCalls = true,
     };
 }

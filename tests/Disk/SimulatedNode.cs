@@ -177,7 +177,7 @@ internal sealed unsafe partial class SimulatedNode
     {
         _holes.RemoveWhere(block => (block + 1) * HoleBytes > length);
         if (length > _bytes.Length)
-            Array.Resize(ref _bytes, Math.Max(length, Math.Min(2 * _bytes.Length, _bytes.Length + (8 << 20))));
+            Array.Resize(ref _bytes, Math.Max(length, Math.Min(2 * _bytes.Length, _bytes.Length + (_bytes.Length / 4) + (8 << 20))));
         if (length < _length)
             Clear(length, _length - length);
         _length = length;

@@ -43,7 +43,8 @@ public sealed class ExactlyOnceTests
                 () => callers.Any(caller => caller.IsFaulted) || counters.Zip(before).All(pair => pair.First.Succeeded >= pair.Second + 50),
                 $"increments before kill {kill}");
             uint? leader = null;
-            await Eventually.TrueAsync(() => RouterStatus.StatusOf(status) is { } now && (leader = RouterStatus.LeaderOf(now)) is not null, "a node leads");
+            await Eventually.TrueAsync(
+                async () => await RouterStatus.StatusAsync(status) is { } now && (leader = RouterStatus.LeaderOf(now)) is not null, "a node leads");
             var killed = cluster.PidOf($"node-{leader}");
             System.Diagnostics.Process.GetProcessById(killed).Kill();
             await Eventually.TrueAsync(
@@ -55,7 +56,8 @@ public sealed class ExactlyOnceTests
         foreach (var counter in counters)
             Assert.Equal((counter.Key, counter.Succeeded), (counter.Key, await counter.ReadAsync()));
         await Eventually.TrueAsync(
-            () => RouterStatus.StatusOf(status, digest: true) is { } now && RouterStatus.AllReplicasEqual(now), "three equal replicas, sessions included");
+            async () => await RouterStatus.StatusAsync(status, digest: true) is { } now && RouterStatus.AllReplicasEqual(now),
+            "three equal replicas, sessions included");
     }
 
     // Long enough to notice a dead leader, elect another, and settle the change there.
@@ -77,7 +79,7 @@ public sealed class ExactlyOnceTests
         {
             while (!enough.IsCancellationRequested)
             {
-                var read = await client.GetAsync(Key, CancellationToken.None);
+                var read = await client.GetAsync(Key, cancellationToken: CancellationToken.None);
                 var unchanged = read.Found ? KvCondition.EtagEquals(read.Etag) : KvCondition.Absent();
                 try
                 {

@@ -79,7 +79,7 @@ internal sealed class LauncherProcess : IAsyncDisposable
         try
         {
             var ended = launcher._process.WaitForExitAsync();
-            if (await Task.WhenAny(launcher._ready.Task, ended).WaitAsync(Eventually.Limit) == ended)
+            if (await Task.WhenAny(launcher._ready.Task, ended).WaitAsync(3 * Eventually.Limit) == ended)
                 throw new InvalidOperationException($"The launcher ended with code {launcher._process.ExitCode}: {string.Join('\n', launcher._errors)}");
             return launcher;
         }
@@ -110,12 +110,14 @@ internal sealed class LauncherProcess : IAsyncDisposable
     {
         if (!_process.HasExited)
         {
-            // The children follow, because each holds a pipe that ends with the launcher.
             _process.Kill();
             await _process.WaitForExitAsync();
         }
 
         _process.Dispose();
+        // The children follow, because each holds a pipe that ends with the launcher. Until then they write into the directory, which is removed next.
+        var children = Children();
+        await Eventually.TrueAsync(() => !children.Any(IsAlive), "the launcher's children have ended");
     }
 
     public static bool IsAlive(int process)
@@ -123,12 +125,36 @@ internal sealed class LauncherProcess : IAsyncDisposable
         try
         {
             using var found = Process.GetProcessById(process);
-            return !found.HasExited;
+            return !found.HasExited && !IsZombie(process);
         }
         catch (ArgumentException)
         {
             return false;
         }
+    }
+
+    // It has ended, and nobody has asked how, as after the end of its launcher in a container without an init.
+    private static bool IsZombie(int process)
+    {
+        try
+        {
+            var path = $"/proc/{process}/stat";
+            return File.Exists(path) && File.ReadAllText(path) is var stat && stat[stat.LastIndexOf(')') + 2] is 'Z' or 'X';
+        }
+        catch (IOException)
+        {
+            // It has gone meanwhile.
+            return true;
+        }
+    }
+
+    // Those that it has not stopped.
+    private List<int> Children()
+    {
+        var folder = Path.Combine(Folder, "run");
+        return Directory.Exists(folder)
+            ? [.. Directory.GetFiles(folder, "*.pid").Select(static file => int.Parse(File.ReadAllText(file), CultureInfo.InvariantCulture))]
+            : [];
     }
 
     private static int ConsolePortOf(int port) => port + 14;

@@ -52,6 +52,7 @@ public sealed class LauncherRefusalTests
     }
 
     [Fact]
+    [Trait("Turn", "1")]
     public async Task Start_InTheDirectoryOfARunningCluster_IsRefused()
     {
         using var folder = new TemporaryDirectory();

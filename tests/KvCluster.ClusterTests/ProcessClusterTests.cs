@@ -69,6 +69,7 @@ public sealed class ProcessClusterTests
     }
 
     [Fact]
+    [Trait("Turn", "1")]
     public Task Console_OfALocalCluster_ShowsItAndAcceptsTheTokenOfItsFile() => ShowAsync(processes: false, consoles: 1);
 
     [Fact]
@@ -109,6 +110,7 @@ public sealed class ProcessClusterTests
     /// authority is served.
     /// </summary>
     [Fact]
+    [Trait("Turn", "1")]
     public async Task Calls_WithTls_NeedTheAuthorityOfTheCluster()
     {
         using var folder = new TemporaryDirectory();
@@ -148,7 +150,8 @@ public sealed class ProcessClusterTests
 
         await Eventually.TrueAsync(() => acknowledged.Count > 200, "writes before the kill");
         uint? leader = null;
-        await Eventually.TrueAsync(() => RouterStatus.StatusOf(status) is { } now && (leader = RouterStatus.LeaderOf(now)) is not null, "one node leads");
+        await Eventually.TrueAsync(
+            async () => await RouterStatus.StatusAsync(status) is { } now && (leader = RouterStatus.LeaderOf(now)) is not null, "one node leads");
         var killed = cluster.PidOf($"node-{leader}");
         System.Diagnostics.Process.GetProcessById(killed).Kill();
         var before = acknowledged.Count;
@@ -158,8 +161,9 @@ public sealed class ProcessClusterTests
         await Task.WhenAll(writers);
 
         foreach (var (key, value) in acknowledged)
-            Assert.Equal(value, (await kv.GetAsync(new GetRequest { Key = Bytes(key) }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
-        await Eventually.TrueAsync(() => RouterStatus.StatusOf(status, digest: true) is { } now && RouterStatus.AllReplicasEqual(now), "three equal replicas");
+            Assert.Equal(value, (await AnsweredAsync(limit => kv.GetAsync(new GetRequest { Key = Bytes(key) }, deadline: limit))).Value.ToStringUtf8());
+        await Eventually.TrueAsync(
+            async () => await RouterStatus.StatusAsync(status, digest: true) is { } now && RouterStatus.AllReplicasEqual(now), "three equal replicas");
     }
 
     [Fact]
@@ -181,8 +185,9 @@ public sealed class ProcessClusterTests
 
         await using var again = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var channelAgain = GrpcChannel.ForAddress(again.RouterAddress);
-        Assert.Equal("yes", (await new Kv.KvClient(channelAgain.Calls())
-            .GetAsync(new GetRequest { Key = Bytes("kept") }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
+        var kept = new GetRequest { Key = Bytes("kept") };
+        Assert.Equal(
+            "yes", (await AnsweredAsync(limit => new Kv.KvClient(channelAgain.Calls()).GetAsync(kept, deadline: limit))).Value.ToStringUtf8());
     }
 
     [Fact]
@@ -206,15 +211,18 @@ public sealed class ProcessClusterTests
         var kv = new Kv.KvClient(channel.Calls());
         Assert.Equal(1983, (await ScanAsync(kv, new ScanRequest { Prefix = Bytes("packages/"), KeysOnly = true })).Count);
         await Eventually.TrueAsync(
-            () => RouterStatus.StatusOf(new V1.Cluster.ClusterClient(channel.Calls()))?.Nodes[0].Replicas.Count == 3, "a node has a replica of each shard");
+            async () => (await RouterStatus.StatusAsync(new V1.Cluster.ClusterClient(channel.Calls())))?.Nodes[0].Replicas.Count == 3,
+            "a node has a replica of each shard");
     }
 
     // Repeats the call while a stall of the machine leaves a shard without a leader.
     private static Task<T> AnsweredAsync<T>(Func<DateTime, AsyncUnaryCall<T>> call)
     {
         var limit = DateTime.UtcNow + Eventually.Limit;
-        return Eventually.AnsweredAsync(() => call(limit).ResponseAsync, static failure => failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown);
+        return Eventually.AnsweredAsync(() => call(limit).ResponseAsync, IsPassing);
     }
+
+    private static bool IsPassing(RpcException failure) => failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown;
 
     private static async Task WriteUntilAsync(Kv.KvClient kv, int writer, ConcurrentDictionary<string, string> acknowledged, CancellationToken enough)
     {
@@ -233,14 +241,17 @@ public sealed class ProcessClusterTests
         }
     }
 
-    private static async Task<List<string>> ScanAsync(Kv.KvClient kv, ScanRequest request)
-    {
-        var keys = new List<string>();
-        using var call = kv.Scan(request, deadline: DateTime.UtcNow + Eventually.Limit);
-        while (await call.ResponseStream.MoveNext(CancellationToken.None))
-            keys.AddRange(call.ResponseStream.Current.Entries.Select(entry => entry.Key.ToStringUtf8()));
-        return keys;
-    }
+    // From its beginning again if it ends early.
+    private static Task<List<string>> ScanAsync(Kv.KvClient kv, ScanRequest request) => Eventually.AnsweredAsync(
+        async () =>
+        {
+            var keys = new List<string>();
+            using var call = kv.Scan(request, deadline: DateTime.UtcNow + Eventually.Limit);
+            while (await call.ResponseStream.MoveNext(CancellationToken.None))
+                keys.AddRange(call.ResponseStream.Current.Entries.Select(entry => entry.Key.ToStringUtf8()));
+            return keys;
+        },
+        IsPassing);
 
     private static KvCluster.Etag EtagOf(Position position) => new(position.Etag.Epoch, position.Etag.Change);
 

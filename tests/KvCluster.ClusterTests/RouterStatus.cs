@@ -8,13 +8,13 @@ namespace KvCluster.ClusterTests;
 internal static class RouterStatus
 {
     /// <summary>Null if the router has no answer at the moment.</summary>
-    public static GetStatusResponse? StatusOf(V1.Cluster.ClusterClient client, bool digest = false)
+    public static async Task<GetStatusResponse?> StatusAsync(V1.Cluster.ClusterClient client, bool digest = false)
     {
         try
         {
-            return client.GetStatus(new GetStatusRequest { Digest = digest });
+            return await client.GetStatusAsync(new GetStatusRequest { Digest = digest });
         }
-        catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
+        catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Unknown)
         {
             return null;
         }

@@ -52,7 +52,7 @@ public sealed class ContainerTests(SharedContainers shared, ITestOutputHelper ou
     {
         foreach (var node in cluster.Nodes)
         {
-            await cluster.Node(node).StopAsync();
+            await ContainerCluster.StopAsync(cluster.Node(node));
             // Otherwise the engine has killed it after the time that it had.
             Assert.Equal(0, await cluster.Node(node).GetExitCodeAsync());
             await load.MoreAsync();
@@ -65,10 +65,10 @@ public sealed class ContainerTests(SharedContainers shared, ITestOutputHelper ou
     [ContainerFact]
     public Task StopAndStart_OfEtcdAndTheRouter_FailsNoCall() => UnderLoadAsync(async (cluster, load) =>
     {
-        await cluster.Etcd.StopAsync();
+        await ContainerCluster.StopAsync(cluster.Etcd);
         await load.MoreAsync();
         await cluster.Etcd.StartAsync();
-        await cluster.Router.StopAsync();
+        await ContainerCluster.StopAsync(cluster.Router);
         Assert.Equal(0, await cluster.Router.GetExitCodeAsync());
         await cluster.Router.StartAsync();
     });
@@ -94,7 +94,7 @@ public sealed class ContainerTests(SharedContainers shared, ITestOutputHelper ou
         foreach (var node in cluster.Nodes)
         {
             await cluster.DrainAsync(node);
-            await cluster.Node(node).StopAsync();
+            await ContainerCluster.StopAsync(cluster.Node(node));
             await cluster.ReplaceNodeAsync(node, Engine.UpgradedNodeImage);
             await cluster.UntilServingAsync();
         }

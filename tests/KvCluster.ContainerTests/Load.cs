@@ -18,8 +18,8 @@ internal sealed class Load : IAsyncDisposable
 
     private const int CompareAtOnce = 500;
 
-    /// <summary>Three times the default, because the engine, all containers and the writers may share two processors.</summary>
-    private static readonly TimeSpan CallTimeout = TimeSpan.FromSeconds(30);
+    /// <summary>More than the default, because the engine, all containers and the writers may share two processors with much else.</summary>
+    private static readonly TimeSpan CallTimeout = Eventually.Limit;
 
     private static readonly TimeSpan PauseBetween = TimeSpan.FromMilliseconds(10);
 
@@ -86,7 +86,7 @@ internal sealed class Load : IAsyncDisposable
         var refused = _failed.Where(static failed => failed.Failure.Outcome == ChangeOutcome.NotApplied);
         foreach (var keys in refused.Select(static failed => failed.Key).Chunk(CompareAtOnce))
         {
-            var found = await _client.GetManyAsync([.. keys.Select(static key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]);
+            var found = await _client.GetManyAsync([.. keys.Select(static key => (KvKey)key)]);
             Assert.Empty(keys.Zip(found).Where(static pair => pair.Second.Found).Select(static pair => pair.First));
         }
     }

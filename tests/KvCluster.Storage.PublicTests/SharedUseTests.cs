@@ -119,8 +119,10 @@ public sealed class SharedUseTests : StoreTest
         })).ToArray();
         while (Volatile.Read(ref answered) <= Callers)
             await Task.Yield();
+        const ulong ChangesMax = 15 + (6 * Callers);
         var fewest = ulong.MaxValue;
-        for (var round = 0; round < 5; round++)
+        // Further rounds if this thread has stood still between the two calls in each of the first.
+        for (var round = 0; round < 5 || (fewest > ChangesMax && round < 50); round++)
         {
             var batch = new KvBatch();
             for (var value = 0; value < 15; value++)
@@ -131,8 +133,8 @@ public sealed class SharedUseTests : StoreTest
             var written = await store.WriteAsync(batch);
             fewest = Math.Min(fewest, written.Etag.Change - before.Change);
         }
-        // Those before it in the line and in the queue, each with one change. In one of the rounds this thread has not stood still between the two calls.
-        Assert.InRange(fewest, 15ul, 15ul + (6 * Callers));
+        // Those before it in the line and in the queue, each with one change.
+        Assert.InRange(fewest, 15ul, ChangesMax);
         await ending.CancelAsync();
         await Task.WhenAll(callers);
     }

@@ -10,7 +10,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
     /// <summary>The number of members for which there are ports: two for each, one for clients and one for peers.</summary>
     public const int CountMax = 5;
 
-    private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(3);
+    private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(9);
 
     /// <summary>An argument of members that sync as etcd does by default: for measurements beside it.</summary>
     public const string WithSyncs = "--unsafe-no-fsync=false";

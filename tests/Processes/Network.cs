@@ -1,4 +1,5 @@
 using System.Collections.Concurrent;
+using System.Diagnostics;
 using System.Globalization;
 using System.Text;
 
@@ -17,6 +18,7 @@ internal sealed class Network
     public const int Etcd = -1;
 
     private readonly Lock _gate = new();
+    private readonly Lock _starts = new();
     private readonly ConcurrentDictionary<int, int> _nodesByProcess = new();
     private readonly HashSet<(int From, int To)> _cut = [];
     private readonly Dictionary<(int From, int To), TimeSpan> _delays = [];
@@ -26,6 +28,20 @@ internal sealed class Network
 
     /// <summary>Tells which process is a node, so that its connections are recognized by their owner.</summary>
     public void SetProcess(int node, int process) => _nodesByProcess[process] = node;
+
+    /// <summary>
+    /// Starts a node's process, of whose connections none is looked at before it is known. Those that a fast start opens while this process stalls would
+    /// otherwise count as a client's for ever, and no cut would stop them.
+    /// </summary>
+    public Process Start(int node, ProcessStartInfo start)
+    {
+        lock (_starts)
+        {
+            var process = Process.Start(start)!;
+            SetProcess(node, process.Id);
+            return process;
+        }
+    }
 
     /// <summary>Stops all traffic between the two.</summary>
     public void Cut(int one, int other) => Change(() => _cut.UnionWith([(one, other), (other, one)]));
@@ -98,7 +114,10 @@ internal sealed class Network
         if (inode is null)
             return Clients;
         var link = $"socket:[{inode}]";
-        foreach (var (process, node) in _nodesByProcess)
+        KeyValuePair<int, int>[] known;
+        lock (_starts)
+            known = [.. _nodesByProcess];
+        foreach (var (process, node) in known)
             if (Holds(process, link))
                 return node;
         return Clients;
@@ -124,9 +143,9 @@ internal sealed class Network
             return Directory.EnumerateFiles($"/proc/{process.ToString(CultureInfo.InvariantCulture)}/fd")
                 .Any(descriptor => new FileInfo(descriptor).LinkTarget == link);
         }
-        catch (IOException)
+        catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {
-            // The process ended, or closed a socket during the listing, so it does not own a connection that is being opened.
+            // The process ended, so it does not own a connection that is being opened.
             return false;
         }
     }

@@ -17,7 +17,7 @@ internal static partial class Eventually
             {
                 return await call();
             }
-            catch (RpcException refused) when (isPassing(refused) && Stopwatch.GetElapsedTime(started) < Limit)
+            catch (RpcException refused) when (isPassing(refused) && Stopwatch.GetElapsedTime(started) < LongestWait)
             {
                 await Task.Delay(LongestPause);
             }

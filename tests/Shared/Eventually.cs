@@ -5,8 +5,11 @@ namespace KvCluster.Shared;
 /// <summary>Waits for a condition, with a limit that only a failure reaches, even on a machine with little processor time.</summary>
 internal static partial class Eventually
 {
-    /// <summary>The one limit for all other waits, because no test but those of failovers is about the speed of a machine.</summary>
+    /// <summary>The one limit of calls and of single waits, because no test but those of failovers is about the speed of a machine.</summary>
     public static readonly TimeSpan Limit = TimeSpan.FromMinutes(3);
+
+    /// <summary>For a condition, which may take some calls.</summary>
+    private static readonly TimeSpan LongestWait = 3 * Limit;
 
     private static readonly TimeSpan FirstPause = TimeSpan.FromMilliseconds(5);
     private static readonly TimeSpan LongestPause = TimeSpan.FromMilliseconds(100);
@@ -18,10 +21,10 @@ internal static partial class Eventually
 
     /// <param name="condition">The condition.</param>
     /// <param name="expectation">Describes the condition. Called only when the wait has failed.</param>
-    /// <param name="limit">The longest wait; null: <see cref="Limit"/>.</param>
+    /// <param name="limit">The longest wait; null: three times <see cref="Limit"/>.</param>
     public static async Task TrueAsync(Func<Task<bool>> condition, Func<string> expectation, TimeSpan? limit = null)
     {
-        var (started, most, pause) = (Stopwatch.GetTimestamp(), limit ?? Limit, FirstPause);
+        var (started, most, pause) = (Stopwatch.GetTimestamp(), limit ?? LongestWait, FirstPause);
         while (!await condition())
         {
             if (Stopwatch.GetElapsedTime(started) >= most)

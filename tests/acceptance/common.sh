@@ -13,9 +13,30 @@ kv=$root/artifacts/bin/KvCluster.Cli/release/kv
 launcher=$root/artifacts/bin/KvCluster.Local/release/kv-local
 launcher_pid=
 loop_pid=
-port=${KV_PORT:-7400}
-export KV_ENDPOINT=http://127.0.0.1:$port
 export DOTNET_CLI_TELEMETRY_OPTOUT=1 DOTNET_NOLOGO=1 NO_COLOR=1
+
+# hundreds: prints each hundred of ports of which somebody listens on one, for example 74.
+hundreds() {
+  local hex
+  for hex in $(awk '$4 == "0A" { sub(/.*:/, "", $2); print $2 }' /proc/net/tcp /proc/net/tcp6 2>/dev/null); do
+    echo $((16#$hex / 100))
+  done
+}
+
+# free_ports: prints the first of a hundred ports in a row on which nobody listens, for a script beside others. They are below those that tests choose
+# (tests/Processes/FreePorts.cs), which are below those of outgoing connections.
+free_ports() {
+  local hundred taken
+  taken=$(hundreds)
+  for _ in {1..100}; do
+    hundred=$((120 + RANDOM % 50))
+    grep -qx "$hundred" <<<"$taken" || break
+  done
+  echo "${hundred}00"
+}
+
+port=${KV_PORT:-$(free_ports)}
+export KV_ENDPOINT=http://127.0.0.1:$port
 
 # Exit codes: 0 passed, 1 failed, 77 skipped.
 skip() {
@@ -42,12 +63,16 @@ now_ms() { date +%s%3N; }
 # seconds MILLISECONDS: prints the time in seconds with a fraction.
 seconds() { printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)); }
 
-# within VALUE LIMIT WHAT: checks that a figure is below its limit and fails otherwise. With --quick, which is for busy machines where times mean
-# little, it fails only above five times the limit and otherwise reports the limit as missed.
+# How many times its limit a time may be with --quick, which is for busy machines, where times mean little: two processors of forty, and a disk that stands
+# still for a quarter of a minute. Without, a time is judged as it is.
+quick_factor=20
+
+# within VALUE LIMIT WHAT: checks that a figure is below its limit and fails otherwise. With --quick it fails only above so many times the limit, and otherwise
+# reports the limit as missed.
 within() {
   local verdict=reached
   if ! jq -en "$1 < $2" >/dev/null; then
-    [[ $arguments == *--quick* ]] && jq -en "$1 < 5 * $2" >/dev/null || fail "$3: $1, not under $2"
+    [[ $arguments == *--quick* ]] && jq -en "$1 < $quick_factor * $2" >/dev/null || fail "$3: $1, not under $2"
     verdict=MISSED
   fi
   say "$verdict: $3: $1, under $2"
@@ -61,7 +86,7 @@ start_loop() {
     fail "the bare loop does not build: $(grep -m 1 error "$work/loop.out")"
   "$root/artifacts/bin/KvCluster.Benchmarks/release/KvCluster.Benchmarks" bare-loop "$work" >"$work/loop.tsv" 2>"$work/loop.out" &
   loop_pid=$!
-  wait_until 60 "the bare loop runs" test -s "$work/loop.tsv"
+  wait_until 300 "the bare loop runs" test -s "$work/loop.tsv"
 }
 
 # most_lost FROM MS: prints how many milliseconds the bare loop lost at most within any MS milliseconds since FROM, the output of now_ms. What a round took
@@ -82,14 +107,19 @@ most_lost() {
 
 # beside_loop SECONDS LIMIT FROM WHAT: judges something that took so many seconds and began after FROM, such as the longest pause of callers. A machine that
 # does other work has no processor and no disk for them at times, and has none for the bare loop then. So the most that the loop lost within any time of the
-# same length is taken off, and what is left must be below the limit, also with --quick. The pause that the machine made longest need not be the one that
-# callers met, so this is kinder than comparing moment by moment; and what the cluster itself takes from the loop counts as the machine.
+# same length is taken off, and what is left must be below the limit. The pause that the machine made longest need not be the one that callers met, so this is
+# kinder than comparing moment by moment; and what the cluster itself takes from the loop counts as the machine. But the loop rests most of the time, and so
+# gets a processor sooner than programs that compute. So with --quick there is the same factor as above.
 beside_loop() {
-  local lost
+  local lost verdict=reached
   kill -0 "$loop_pid" 2>/dev/null || fail "the bare loop ended: $(tail -n 1 "$work/loop.out")"
   lost=$(seconds "$(most_lost "$3" "$(jq -n "$1 * 1000 | ceil")")")
-  jq -en "$1 - $lost < $2" >/dev/null || fail "$4: $1, of which a bare loop lost at most $lost in as long a time; not under $2 without that"
-  say "reached: $4: $1, of which a bare loop lost at most $lost in as long a time; under $2 without that"
+  if ! jq -en "$1 - $lost < $2" >/dev/null; then
+    [[ $arguments == *--quick* ]] && jq -en "$1 - $lost < $quick_factor * $2" >/dev/null ||
+      fail "$4: $1, of which a bare loop lost at most $lost in as long a time; not under $2 without that"
+    verdict=MISSED
+  fi
+  say "$verdict: $4: $1, of which a bare loop lost at most $lost in as long a time; under $2 without that"
 }
 
 # stop PID SECONDS: asks one of our processes to stop, and kills it after that time. Succeeds if it stopped by itself.
@@ -260,11 +290,25 @@ comes_true() {
   done
 }
 
-# wait_until SECONDS WHAT COMMAND...: polls until the command succeeds; otherwise fails the script and names what was awaited.
+# wait_until SECONDS WHAT COMMAND...: polls until the command succeeds; otherwise fails the script and names what was awaited. With --quick it waits five times
+# as long.
 wait_until() {
   local limit=$1 what=$2
   shift 2
+  [[ $arguments != *--quick* ]] || limit=$((limit * 5))
   comes_true "$limit" "$@" || fail "after $limit s still not: $what"
+}
+
+# at_most ATTEMPTS COMMAND...: repeats a command until it succeeds. On a busy machine a call may not be answered in time.
+at_most() {
+  local attempt attempts=$1 code
+  shift
+  for ((attempt = 1; ; attempt++)); do
+    code=0
+    "$@" || code=$?
+    ((code != 0 && attempt < attempts)) || return "$code"
+    sleep 1
+  done
 }
 
 # status FILTER: `kv status` through jq. FILTER is one of these, or any other.
@@ -285,11 +329,13 @@ busiest='[.nodes[] | {node, leads: [.replicas[] | select(.role == "leader")]}] |
 
 is_true() { [[ $(status "$1" 2>/dev/null) == true ]]; }
 
-# level_and_equal: waits until all replicas have applied the same, then compares the digests of all trees.
+digests_equal() { "$kv" status --digest --output json >"$work/digests.json" 2>>"$work/status.out" && jq -e "$all_equal" "$work/digests.json" >/dev/null; }
+
+# level_and_equal: waits until all replicas have applied the same, then compares the digests of all trees. It looks again where a node did not answer in time,
+# or has just applied the first record of a new leader. Replicas that differ stay different.
 level_and_equal() {
   wait_until 300 "all replicas have applied the same" is_true "$all_level"
-  "$kv" status --digest --output json >"$work/digests.json"
-  jq -e "$all_equal" "$work/digests.json" >/dev/null || {
+  comes_true 120 digests_equal || {
     jq -r '.nodes[] | .node as $node | .replicas[] | "node \($node) shard \(.shard) \(.role) \(.digest_etag) \(.digest)"' "$work/digests.json"
     fail "replicas differ"
   }
@@ -299,7 +345,14 @@ level_and_equal() {
 
 # verify FILE: checks that every record of the file is stored with its value.
 verify() {
-  "$kv" verify "$1" --output json >"$work/verify.json" 2>"$work/verify.out" || {
+  local code attempt
+  for attempt in {1..5}; do
+    code=0
+    "$kv" verify "$1" --output json >"$work/verify.json" 2>"$work/verify.out" || code=$?
+    # 3 says that nobody has answered in time, and nothing of the records.
+    ((code == 3)) || break
+  done
+  ((code == 0)) || {
     cat "$work/verify.json" "$work/verify.out"
     fail "kv verify of $(basename "$1")"
   }

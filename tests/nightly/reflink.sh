@@ -18,5 +18,5 @@ make_pool() {
 unmount() {
   mountpoint -q "$1" || return 0
   # A process that has just died may hold it for a moment.
-  comes_true 30 umount "$1" || umount -l "$1"
+  comes_true 120 umount "$1" || umount -l "$1"
 }

@@ -143,7 +143,7 @@ internal static class SetCommands
         }
     }
 
-    private static IEnumerable<ReadOnlyMemory<byte>> MembersOf(string[] texts) => texts.Select(Text.ToBytes);
+    private static IEnumerable<KvKey> MembersOf(string[] texts) => texts.Select(static text => (KvKey)Text.ToBytes(text));
 
     private static void PrintMember(Output output, ReadOnlySpan<byte> member, bool isRaw)
     {

@@ -69,7 +69,7 @@ internal static class VerifyCommand
 
     private static async Task<List<ComparedRecord>> CompareAsync(KvClient client, List<FileRecord> records, CancellationToken stop)
     {
-        var results = await client.GetManyAsync(records.ConvertAll(record => record.Key), stop);
+        var results = await client.GetManyAsync(records.ConvertAll(static record => (KvKey)record.Key), cancellationToken: stop);
         return [.. records.Zip(results, (record, result) => new ComparedRecord(record, Compare(record, result)))];
     }
 

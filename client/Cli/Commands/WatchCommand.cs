@@ -115,9 +115,9 @@ internal static class WatchCommand
         output.Field(happened.Key.Span, isRaw);
         var detail = happened.Kind switch
         {
-            KvEventKind.Put when !watch.KeysOnly => happened.Value,
-            KvEventKind.SetAdd or KvEventKind.SetRemove => happened.Member,
-            KvEventKind.DeleteRange => happened.RangeEnd,
+            KvEventKind.Put when !watch.KeysOnly => happened.Value.Memory,
+            KvEventKind.SetAdd or KvEventKind.SetRemove => happened.Member.Memory,
+            KvEventKind.DeleteRange => happened.RangeEnd.Memory,
             _ => default,
         };
         output.Bytes("\t"u8);

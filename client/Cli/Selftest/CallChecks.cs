@@ -98,9 +98,8 @@ internal static class CallChecks
             await SelftestRun.RepeatAsync(() => run.Client.Sets.CountAsync(even, cancellationToken: stop).AsTask(), stop) == 0,
             $"a set that was removed has members");
 
-        static IEnumerable<ReadOnlyMemory<byte>> Numbers(int step) =>
-            Enumerable.Range(0, 3_000).Where(number => number % step == 0).Select(
-                static number => (ReadOnlyMemory<byte>)Text.ToBytes(number.ToString("d5", CultureInfo.InvariantCulture)));
+        static IEnumerable<KvKey> Numbers(int step) => Enumerable.Range(0, 3_000).Where(number => number % step == 0).Select(
+            static number => (KvKey)number.ToString("d5", CultureInfo.InvariantCulture));
     }
 
     /// <summary>Keys that the shard numbers: each number once, without a gap, in the order of the changes.</summary>
@@ -152,8 +151,8 @@ internal static class CallChecks
     }
 
     private static Task<GetResult> ReadAsync(SelftestRun run, byte[] key, CancellationToken stop) =>
-        SelftestRun.RepeatAsync(() => run.Client.GetAsync(key, stop).AsTask(), stop);
+        SelftestRun.RepeatAsync(() => run.Client.GetAsync(key, cancellationToken: stop).AsTask(), stop);
 
     private static Task<long> CountAsync(SelftestRun run, string prefix, CancellationToken stop) =>
-        SelftestRun.RepeatAsync(() => run.Client.CountAsync(run.Key(prefix), stop), stop);
+        SelftestRun.RepeatAsync(() => run.Client.CountAsync(run.Key(prefix), cancellationToken: stop), stop);
 }

@@ -43,7 +43,7 @@ internal sealed class Removal : IDisposable
     {
         do
             await SelftestRun.RepeatAsync(() => client.DeleteRangeAsync(new KvRange { Prefix = prefix }, limit).AsTask(), limit);
-        while (await SelftestRun.RepeatAsync(() => client.CountAsync(prefix, limit), limit) > 0);
+        while (await SelftestRun.RepeatAsync(() => client.CountAsync(prefix, cancellationToken: limit), limit) > 0);
     }
 
     private static async Task TellIfLeftAsync(string what, byte[] name, string command, Func<Task> remove)

@@ -5,7 +5,8 @@ using KvCluster.Replication.State;
 namespace KvCluster.Replication.Elections;
 
 /// <summary>
-/// Fetching the greatest tail among the prepared replicas, from the last common record on. What this replica has beyond that record is truncated first.
+/// Fetching the greatest tail among the prepared replicas, from the last common record on. What this replica has beyond that record is truncated first. Whose
+/// tail it is was decided in <see cref="PrepareRound"/>, which decides anew without a source that does not answer.
 /// </summary>
 /// <param name="context">The replica.</param>
 /// <param name="truncation">Its truncations.</param>

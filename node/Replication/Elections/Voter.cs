@@ -6,7 +6,10 @@ using KvCluster.Replication.State;
 
 namespace KvCluster.Replication.Elections;
 
-/// <summary>What this replica answers to candidates: to a pre-vote, to Prepare, and with its tail. Called within the core's steps.</summary>
+/// <summary>
+/// What this replica answers to candidates: to a pre-vote, to Prepare, and with its tail. The answer to a Prepare is only owed here; it is given by
+/// <see cref="Promises.Answer"/> once the promise is synced. Called within the core's steps.
+/// </summary>
 /// <param name="context">The replica.</param>
 /// <param name="contact">When it heard a leader.</param>
 /// <param name="promises">Its promises.</param>

@@ -5,8 +5,8 @@ using KvCluster.Replication.State;
 namespace KvCluster.Replication.Leading;
 
 /// <summary>
-/// Whether this replica leads: the present <see cref="Leader"/>, its lease, and what is asked of a leader, which is refused if there is none. One per replica;
-/// called within the core's steps, except <see cref="Lease"/>.
+/// Whether this replica leads: the present <see cref="Leader"/>, its lease, and what is asked of a leader, which is refused if there is none. Whether that
+/// leader serves yet is <c>Leader.IsServing</c>. One per replica; called within the core's steps, except <see cref="Lease"/>.
 /// </summary>
 internal sealed class Leadership(ReplicaContext context)
 {

@@ -38,7 +38,7 @@ internal enum FollowerSignal
     GivenUp,
 }
 
-/// <summary>The state table of followers. A test walks all of it.</summary>
+/// <summary>The state table of followers. The signals come from <c>JournalShipping</c>. A test walks all of it.</summary>
 internal static class FollowerTransitions
 {
     /// <summary>The state after a signal.</summary>

@@ -22,7 +22,8 @@ internal enum MembershipPhase
 
 /// <summary>
 /// One change of a shard's replicas, executed by its leader as a compare-and-set of the record. From before it is sent until its outcome is definite, commit,
-/// lease and quorum reads need a majority of both sets of voters. So with either outcome every majority has what is committed.
+/// lease and quorum reads need a majority of both sets of voters. So with either outcome every majority has what is committed. None begins before the
+/// replica that becomes a voter has caught up (<c>FollowerProgress.FollowsClosely</c>).
 /// </summary>
 internal sealed class Membership
 {

@@ -3,7 +3,7 @@ namespace KvCluster.Node.Coordination;
 /// <summary>
 /// What a compare-and-set also compares: that the cluster's record is the one that its caller goes by. So it never changes a store that was restored or rebuilt
 /// meanwhile, even if the revisions are the same by chance. It must be the guard of the time at which the expected revision was read. Or, while there is no
-/// such record, that nothing was put under a prefix since it was listed.
+/// such record, that nothing was put under a prefix since it was listed. That a running node's store was restored is noticed by <c>EtcdRestoreCheck</c>.
 /// </summary>
 /// <param name="Key">The key of the cluster's record, or that prefix.</param>
 /// <param name="Value">Its value, exactly as it was read.</param>

@@ -1,11 +1,9 @@
 using KvCluster.Internal.V1;
 using KvCluster.Node.Map;
 using KvCluster.Node.Shards;
-using KvCluster.Node.Shards.Context;
 using KvCluster.Node.Shards.Disk;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication.Protocol;
-using KvCluster.Storage.Encoding;
 using KvCluster.V1;
 using KvCluster.Wire;
 
@@ -42,7 +40,7 @@ internal sealed class HostedShard(
     public Retirement Seen { get; } = new(record.Generation, record.Epoch, new RecordVersion(record.Recovery, 0));
 
     /// <summary>It cannot serve again, and its peers have its contents. It is to be replaced by a new replica.</summary>
-    public bool IsLost => isLost || Replica?.Failure is CorruptStoreException or QuarantinedException;
+    public bool IsLost => isLost || DamagedReplica.IsLost(Replica?.Failure);
 
     /// <summary>
     /// The space without which the replica cannot be created, opened or rebuilt here; null if it lacks none. The same object until the lack is met again. Any

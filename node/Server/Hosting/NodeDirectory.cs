@@ -138,7 +138,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
     }
 
     /// <summary>
-    /// Moves the directory of a replica that left its shard to the retired ones, under the same condition; see <see cref="RetiredReplicas"/>. Durable when
+    /// Moves the directory of a replica that left its shard to the retired ones, under the same condition; see <see cref="RetiredSpace"/>. Durable when
     /// it returns.
     /// </summary>
     public void Retire(ShardId shard, ReplicaId replica)

@@ -30,6 +30,9 @@ internal sealed class NodeRegistration : IAsyncDisposable
     private volatile bool _draining;
     private volatile bool _mustRegister;
     private bool _saysDraining;
+
+    /// <summary>The only lease that any attempt has put the record under since the one before ended, so that its end removes the record whichever attempt has
+    /// arrived; 0: none.</summary>
     private long _lease;
 
     public NodeRegistration(ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, ILogger log)
@@ -85,8 +88,12 @@ internal sealed class NodeRegistration : IAsyncDisposable
             var pause = CommonMoments.Until(Interval);
             try
             {
-                if (_lease == 0
-                    || _mustRegister || _saysDraining != _draining || !await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
+                if (_lease == 0 || !await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
+                {
+                    _mustRegister = true;
+                    _lease = await _coordinator.GrantLeaseAsync(LeaseTime, _stopping.Token).ConfigureAwait(false);
+                }
+                if (_mustRegister || _saysDraining != _draining)
                     await RegisterAsync().ConfigureAwait(false);
                 failures.Forget();
             }
@@ -107,20 +114,26 @@ internal sealed class NodeRegistration : IAsyncDisposable
 
     private async Task RegisterAsync()
     {
-        _lease = 0;
+        // Before the attempt, so that a call meanwhile asks for another one.
         _mustRegister = false;
         var draining = _draining;
         _record.Draining = draining;
-        var lease = await _coordinator.GrantLeaseAsync(LeaseTime, _stopping.Token).ConfigureAwait(false);
-        CompareAndSetResult set;
-        do
+        try
         {
-            // Replaces the record of an earlier process, whose lease may still run. Also after a lost answer: the record found may be this one, but under the
-            // lease of an earlier attempt, which nobody keeps alive.
-            var read = await _coordinator.GetAsync(_key, _stopping.Token).ConfigureAwait(false);
-            set = await _coordinator.CompareAndSetAsync(_key, read.ModRevision, RecordText.Format(_record), lease, _stopping.Token).ConfigureAwait(false);
+            CompareAndSetResult set;
+            do
+            {
+                // Replaces the record of an earlier process, whose lease may still run.
+                var read = await _coordinator.GetAsync(_key, _stopping.Token).ConfigureAwait(false);
+                set = await _coordinator.CompareAndSetAsync(_key, read.ModRevision, RecordText.Format(_record), _lease, _stopping.Token).ConfigureAwait(false);
+            }
+            while (set.Outcome != SetOutcome.Won);
         }
-        while (set.Outcome != SetOutcome.Won);
-        (_lease, _saysDraining) = (lease, draining);
+        catch
+        {
+            _mustRegister = true;
+            throw;
+        }
+        _saysDraining = draining;
     }
 }

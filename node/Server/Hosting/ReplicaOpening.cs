@@ -11,7 +11,6 @@ using KvCluster.ServiceDefaults.Logs;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using Microsoft.Extensions.Logging;
 
@@ -125,7 +124,7 @@ internal sealed class ReplicaOpening
         // Each reason is logged once, however often the replica is opened again.
         if (_failures.MaySay(replicaId, reason))
             Log(seen.ShardId, replicaId, failure, waitsForRoom, reason);
-        var isLost = failure is CorruptStoreException or ReplicaNotUsableException { IsLost: true };
+        var isLost = DamagedReplica.IsLost(failure);
         TimeSpan? openAgainIn = failure switch
         {
             IOException or UnauthorizedAccessException => ReopenPause,

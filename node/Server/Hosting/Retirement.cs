@@ -4,8 +4,8 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>
-/// What a replica had seen of its shard's record, in its control file and in memory, when a read of that record was sent. The result of the read must not
-/// be older.
+/// Whether a replica has left its shard: what it had seen of its shard's record, in its control file and in memory, when a read of that record was sent. The
+/// result of the read must not be older. <see cref="ShardHost"/> then stops the replica and moves its directory away.
 /// </summary>
 internal readonly record struct Retirement(ulong Generation, ulong Epoch, RecordVersion Version)
 {

@@ -48,7 +48,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly ReplicaOpening _opening;
     private readonly SemaphoreSlim _digestTurn = new(1);
     private readonly CancellationTokenSource _stopping = new();
-    private readonly TaskCompletionSource<StorageIoException> _diskFailed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly DiskFailure _diskFailure = new();
     private readonly ConcurrentDictionary<ReplicaId, string> _notRetired = new();
     private volatile HostedShards _hosted = HostedShards.None;
     private Task _running = Task.CompletedTask;
@@ -135,8 +135,8 @@ internal sealed class ShardHost : IAsyncDisposable
         return found;
     }
 
-    /// <summary>Completes when a disk has refused or lost what a replica wrote or synced.</summary>
-    public Task<StorageIoException> DiskFailed => _diskFailed.Task;
+    /// <inheritdoc cref="DiskFailure.First"/>
+    public Task<StorageIoException> DiskFailed => _diskFailure.First;
 
     /// <summary>Starts to follow the records.</summary>
     public void Start() => _running = Task.Run(RunAsync);
@@ -421,13 +421,6 @@ internal sealed class ShardHost : IAsyncDisposable
         Telemetry = telemetry,
         Metrics = _metrics,
         Disk = _threads.Disk,
-        Failed = OnReplicaFailed,
+        Failed = _diskFailure.Note,
     };
-
-    private void OnReplicaFailed(Exception failure)
-    {
-        // Including lack of space: a full disk for which something can wait does not end a replica.
-        if (failure is StorageIoException broken)
-            _diskFailed.TrySetResult(broken);
-    }
 }

@@ -1,5 +1,6 @@
 // The frames for one other node. Replicas add from their writer executors and never wait. One session at a time sends and receives, on the
-// thread pool. Frames that do not fit, or come while there is no session, are dropped; the protocol repeats what matters.
+// thread pool. Frames that do not fit, or come while there is no session, are dropped; the protocol repeats what matters. What cannot be parsed ends the
+// session (PeerService), and what is in a frame is checked by ReplicaCore.
 using System.Diagnostics;
 using Grpc.Core;
 using KvCluster.Internal.V1;

@@ -103,19 +103,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         await RunSessionAsync(node, incoming, outgoing, ending.Token).ConfigureAwait(false);
     }
 
-    /// <summary>Requires that a caller is the node that it says it is. Without credentials whoever reaches the port is trusted.</summary>
-    /// <param name="node">The node.</param>
-    /// <param name="names">The names in the caller's certificate.</param>
-    /// <exception cref="RpcException">Its certificate does not name the node.</exception>
-    public void RequireNode(NodeId node, IReadOnlyCollection<string> names) => RequireNode(node, names, identity.Cluster, credentials);
-
-    /// <summary>The same for a node that has no streams yet.</summary>
-    public static void RequireNode(NodeId node, IReadOnlyCollection<string> names, string cluster, CredentialFiles? credentials)
-    {
-        if (credentials is not null && NodeNames.OfNode(node.Value, cluster) is var name && !NodeNames.Cover(names, name))
-            throw new RpcException(
-                new Status(StatusCode.PermissionDenied, $"The caller's certificate does not name {name}; it names {string.Join(", ", names)}."));
-    }
+    /// <inheritdoc cref="PeerCertificate.RequireNode"/>
+    public void RequireNode(NodeId node, IReadOnlyCollection<string> names) => PeerCertificate.RequireNode(node, names, identity.Cluster, credentials);
 
     public async ValueTask DisposeAsync()
     {

@@ -1,9 +1,9 @@
 namespace KvCluster.Node.Watching;
 
 /// <summary>
-/// The bounds of a node's watchers. Events that a slow watcher has not taken wait until they are more than <see cref="RunsWaitingMax"/> runs, or until their
-/// batch is no longer among those that <paramref name="KeptBytesMax"/> keeps in memory. Then its hub forgets what waits (<see cref="WatchHub"/>), and the
-/// watcher reads the journal by itself.
+/// The bounds of a node's watchers, and of the messages that they are sent. Events that a slow watcher has not taken wait until they are more than
+/// <see cref="RunsWaitingMax"/> runs, or until their batch is no longer among those that <paramref name="KeptBytesMax"/> keeps in memory. Then its hub forgets
+/// what waits (<see cref="WatchHub"/>), and the watcher reads the journal by itself.
 /// </summary>
 /// <param name="JournalBytesMax">Bytes of journal that are kept for the watchers of a shard that lag.</param>
 /// <param name="KeptBytesMax">Bytes of decoded events that a hub keeps. Asked for with each record; under a lock, so it must not block.</param>
@@ -22,6 +22,21 @@ internal sealed record WatchLimits(long JournalBytesMax, Func<long> KeptBytesMax
     /// Watchers of a node that read the journal at the same time: enough to use the disk beside the node's other work, few enough to leave it to that.
     /// </summary>
     public const int CatchUpsMax = 4;
+
+    /// <summary>
+    /// About how many bytes of events are in one message, like in a page of a scan. Events of one record are not divided, so a message is larger only if the
+    /// events of a record, or an entry that a watch begins with, are.
+    /// </summary>
+    public const int MessageBytes = 128 << 10;
+
+    /// <summary>About what the events of a page of the journal take.</summary>
+    public const int PageBytes = 512 << 10;
+
+    /// <summary>Smaller messages are made for each watcher, which costs less than to look for one.</summary>
+    public const int SharedMessageBytesMin = 4 << 10;
+
+    /// <summary>The reader of a larger message is told of it before.</summary>
+    public const int AnnouncedMessageBytesMin = 1 << 20;
 
     /// <summary>Bytes of encoded messages that a hub keeps for the next watcher of the same events, unless one alone has more.</summary>
     public const long SharedBytesMax = 4 << 20;

@@ -26,7 +26,7 @@ internal enum StorePhase
 
 /// <summary>
 /// The phase of a store and the failure that ended it. Any thread reads it. It is told to stop on any thread; all else happens on the writer executor, or
-/// when the executors no longer run anything of the store.
+/// when the executors no longer run anything of the store. What else a failure ends is up to the store's owner.
 /// </summary>
 internal sealed class StoreLifecycle
 {

@@ -30,7 +30,7 @@ internal sealed unsafe class Checkpoint
     /// <summary>The first batch whose root may reach pages that this checkpoint places.</summary>
     private readonly ulong _firstBatchToPlace;
     private readonly List<nint> _scratch = [];
-    private RunWriter? _writer;
+    private PageWriter? _writer;
     private MetaPage? _metaStarted;
     private bool _replacesOlder;
     private int _scratchWritten;
@@ -44,7 +44,7 @@ internal sealed unsafe class Checkpoint
         Root = root;
         Left = left;
         _firstBatchToPlace = firstBatchToPlace;
-        Folded = new FoldedDeltas(_scratch);
+        Folded = new CheckpointDeltas(_scratch);
     }
 
     /// <summary>The last change in it.</summary>
@@ -69,7 +69,7 @@ internal sealed unsafe class Checkpoint
     /// <summary>
     /// The frozen root's deltas, whose bases this checkpoint does not reach: it folds both into new pages. Checkpoint executor; after the write, the writer.
     /// </summary>
-    internal FoldedDeltas Folded { get; }
+    internal CheckpointDeltas Folded { get; }
 
     /// <summary>Bytes of memory that its lists take for the deltas. Any thread.</summary>
     internal long ListBytes => Volatile.Read(ref _listBytes);
@@ -167,7 +167,7 @@ internal sealed unsafe class Checkpoint
         }
     }
 
-    private RunWriter Prepare()
+    private PageWriter Prepare()
     {
         _store.Meta.Settle();
         long pages = 0;
@@ -178,10 +178,10 @@ internal sealed unsafe class Checkpoint
         _store.FileSpace.Prepare(_store.Free);
         List<PageRun> left = Folded.Count == 0 ? Left : [.. Left, .. Folded.Bases()];
         _store.Free.BeginNext(left, pages + 2, new PageBirth(_firstBatchToPlace, _store.Meta.Newest.Revision + 1));
-        return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
+        return new PageWriter(_store.File, _store.Space, _store.Options.WriteBytes);
     }
 
-    private void Complete(RunWriter writer)
+    private void Complete(PageWriter writer)
     {
         var map = _store.Free;
         map.CutEnd();
@@ -258,7 +258,7 @@ internal sealed unsafe class Checkpoint
     }
 
     /// <summary>Writes a page or run and returns its bytes in the file.</summary>
-    private long WritePage(RunWriter writer, byte* page)
+    private long WritePage(PageWriter writer, byte* page)
     {
         if (Page.Type(page) == PageType.Overflow)
             return WriteRun(writer, page);
@@ -294,9 +294,9 @@ internal sealed unsafe class Checkpoint
         (Page.Appended(image), Page.ScratchIndex(image), Page.Batch(image), Page.Placed(image)) = (0, 0, 0, default);
     }
 
-    private long WriteRun(RunWriter writer, byte* run)
+    private long WriteRun(PageWriter writer, byte* run)
     {
-        var pages = Page.RunPages(Page.ValueLength(run));
+        var pages = OverflowRun.PagesFor(Page.ValueLength(run));
         var number = _store.Free.Take(pages, _grow);
         var header = stackalloc byte[Page.HeaderBytes];
         Buffer.MemoryCopy(run, header, Page.HeaderBytes, Page.HeaderBytes);

@@ -4,8 +4,8 @@ namespace KvCluster.Storage.DataFile;
 
 /// <summary>
 /// Returns retired pages to the scratch pool or the free map as soon as nothing reaches them (S1). <see cref="LeavingPages"/> retires what no
-/// checkpoint needs any more; <see cref="PinnedRuns"/> keeps what pins reach, and <see cref="RetiredPages{T}"/> what readers reach. Writer only, except the
-/// counts.
+/// checkpoint needs any more; <see cref="PinnedRuns"/> keeps what pins reach, and <see cref="RetiredPages{T}"/> what readers reach; if that is too much,
+/// <see cref="CostliestReader"/> ends one. Writer only, except the counts.
 /// </summary>
 internal sealed unsafe class PageReclamation
 {
@@ -20,6 +20,7 @@ internal sealed unsafe class PageReclamation
     private readonly RetiredPages<RetiredScratch> _scratch;
     private readonly RetiredPages<RetiredRun> _runs;
     private readonly PinnedRuns _pinned;
+    private readonly CostliestReader _costliest;
     private readonly List<ReaderSlots.Reader> _present = [];
     private readonly Queue<(Checkpoint Checkpoint, ulong Epoch)> _placed = new();
 
@@ -43,6 +44,7 @@ internal sealed unsafe class PageReclamation
         _scratch = new RetiredPages<RetiredScratch>(readers, retired => pool.Return((byte*)retired.Page));
         _runs = new RetiredPages<RetiredRun>(readers, AllowReuse);
         _pinned = new PinnedRuns(pins);
+        _costliest = new CostliestReader(readers, _scratch, _runs);
     }
 
     /// <summary>Bytes of scratch memory that only readers still need. Any thread; may be out of date.</summary>
@@ -130,8 +132,8 @@ internal sealed unsafe class PageReclamation
             _pinned.Release(_runs);
             _runs.Release(_present, _runsPerStep);
         }
-        BoundReaders(areDigests: false, HeldScratchBytesMax, _heldBytesMax, withRuns: which != Releasable.Scratch);
-        BoundReaders(areDigests: true, DigestScratchBytesMax, _digestBytesMax, withRuns: which != Releasable.Scratch);
+        _costliest.EndIfAbove(_present, areDigests: false, HeldScratchBytesMax, _heldBytesMax, withRuns: which != Releasable.Scratch);
+        _costliest.EndIfAbove(_present, areDigests: true, DigestScratchBytesMax, _digestBytesMax, withRuns: which != Releasable.Scratch);
     }
 
     private void RetireSomePlaced()
@@ -164,42 +166,6 @@ internal sealed unsafe class PageReclamation
     // point read is never charged with what a scan holds.
     private static int ByResponsibility(ReaderSlots.Reader one, ReaderSlots.Reader other) =>
         one.IsDigest != other.IsDigest ? one.IsDigest.CompareTo(other.IsDigest) : one.Epoch.CompareTo(other.Epoch);
-
-    /// <summary>
-    /// Asks the reader that holds most to end, if what is held is above a bound without those that were asked before. What it shares with others is theirs
-    /// when it is gone, and the next one follows if that is too much. What pins or a checkpoint in progress keep does not count: ending a reader would not
-    /// free that.
-    /// </summary>
-    private void BoundReaders(bool areDigests, long scratchBytesMax, long bytesMax, bool withRuns)
-    {
-        var scratch = Of(_scratch.HeldBytes, _scratch.DigestBytes);
-        var all = scratch + (withRuns ? Of(_runs.HeldBytes, _runs.DigestBytes) : 0);
-        if (scratch <= scratchBytesMax && all <= bytesMax)
-            return;
-        ReaderSlots.Reader? mostScratch = null, most = null;
-        var (mostScratchBytes, mostBytes) = (0L, 0L);
-        foreach (var reader in _present)
-        {
-            if (reader.IsDigest != areDigests)
-                continue;
-            var scratchOf = _scratch.HeldBy(reader);
-            var allOf = scratchOf + (withRuns ? _runs.HeldBy(reader) : 0);
-            if (_readers.HoldsTooMuchMemory(reader.Slot, reader.Ticket))
-                scratch -= scratchOf;
-            else if (scratchOf > mostScratchBytes)
-                (mostScratch, mostScratchBytes) = (reader, scratchOf);
-            if (_readers.MustEnd(reader.Slot, reader.Ticket))
-                all -= allOf;
-            else if (allOf > mostBytes)
-                (most, mostBytes) = (reader, allOf);
-        }
-        if (scratch > scratchBytesMax && mostScratch is { } holder)
-            _readers.End(holder.Slot, holder.Ticket, forMemory: true);
-        else if (all > bytesMax && most is { } pinning)
-            _readers.End(pinning.Slot, pinning.Ticket);
-
-        long Of(long held, long byDigests) => areDigests ? byDigests : held - byDigests;
-    }
 }
 
 /// <summary>What may be freed at the moment.</summary>

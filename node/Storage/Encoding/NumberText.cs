@@ -3,7 +3,10 @@ using System.Buffers.Text;
 
 namespace KvCluster.Storage.Encoding;
 
-/// <summary>Numbers as values and in keys: signed decimal text, and the 20 digits at the end of a numbered key. Pure; any thread.</summary>
+/// <summary>
+/// Numbers as values and in keys: signed decimal text, and the 20 digits at the end of a numbered key. Whether an increment overflows is looked at in
+/// <c>RequestCheck</c>. Pure; any thread.
+/// </summary>
 internal static class NumberText
 {
     /// <summary>Digits of the number at the end of a numbered key, enough for all of 64 bits.</summary>

@@ -92,7 +92,7 @@ internal static class Operations
     }
 
     /// <summary>Appends the opening of a session. <paramref name="lifetimeMilliseconds"/>: 0 = it has no lifetime, and can own no keys.</summary>
-    public static void SessionOpen(ByteBuffer payload, UInt128 session, SessionOwner owner, ulong lifetimeMilliseconds = 0)
+    public static void SessionOpen(ByteBuffer payload, UInt128 session, QuotaOwner owner, ulong lifetimeMilliseconds = 0)
     {
         payload.Append([(byte)OperationCode.SessionOpen]);
         AppendSession(payload, session);

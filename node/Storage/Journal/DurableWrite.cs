@@ -4,7 +4,7 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// Records that are written with one write, and their location in a segment. Filled by the <see cref="JournalTail"/>, written by one lane.
+/// Records that are written with one write, and their location in a segment. Filled by the <see cref="JournalEnd"/>, written by one lane.
 /// </summary>
 /// <param name="file">The segment's file.</param>
 /// <param name="segment">Its number.</param>

@@ -9,11 +9,12 @@ namespace KvCluster.Storage.Journal;
 /// <remarks>
 /// What the lanes may do together is the <see cref="JournalPhase"/>; what one lane does is its <see cref="LaneState"/>. Both change only along their tables.
 /// Records that wait together are written with one write. Each lane may have one write in flight, so the device can start the next one while one completes;
-/// without direct I/O only one lane may. Everything except records and fills is exclusive.
+/// without direct I/O only one lane may. There are as many lanes as <c>StoreOptions.JournalWrites</c>. Everything except records and fills is
+/// exclusive.
 /// </remarks>
 internal sealed class JournalSchedule
 {
-    private readonly JournalTail _tail;
+    private readonly JournalEnd _end;
     private readonly JournalSegments _segments;
     private readonly StalledJobs _stalled;
     private readonly CompletedJobs _completed;
@@ -31,9 +32,9 @@ internal sealed class JournalSchedule
     private volatile bool _isStalled;
     private volatile Exception? _failure;
 
-    public JournalSchedule(JournalTail tail, JournalSegments segments, StalledJobs stalled, CompletedJobs completed, IEnumerable<JournalLane> lanes)
+    public JournalSchedule(JournalEnd end, JournalSegments segments, StalledJobs stalled, CompletedJobs completed, IEnumerable<JournalLane> lanes)
     {
-        _tail = tail;
+        _end = end;
         _segments = segments;
         _stalled = stalled;
         _completed = completed;
@@ -76,7 +77,7 @@ internal sealed class JournalSchedule
         {
             BeginLocked(lane);
             // Another lane takes what did not fit into this write, or what waited for a write to end.
-            if (_jobs.Count > 0 && (lane.State == LaneState.Writing || (lane.State == LaneState.Filling && !_tail.TakesWritesAtOnce)))
+            if (_jobs.Count > 0 && (lane.State == LaneState.Writing || (lane.State == LaneState.Filling && !_end.TakesWritesAtOnce)))
                 FindLaneLocked()?.Post();
             return lane.State;
         }
@@ -249,12 +250,12 @@ internal sealed class JournalSchedule
                 _stalled.AddRecord(_jobs.Dequeue());
                 continue;
             }
-            if (write is null && _writes.Count > 0 && !_tail.TakesWritesAtOnce)
+            if (write is null && _writes.Count > 0 && !_end.TakesWritesAtOnce)
                 break;
-            if (!_tail.HasRoomFor(job.Entry!) || write?.Takes(job.Entry!.Bytes) == false)
+            if (!_end.HasRoomFor(job.Entry!) || write?.Takes(job.Entry!.Bytes) == false)
                 break;
-            write ??= _tail.BeginWrite();
-            _tail.Add(write, _jobs.Dequeue());
+            write ??= _end.BeginWrite();
+            _end.Add(write, _jobs.Dequeue());
         }
         if (write is not null)
             _writes.Enqueue(write);
@@ -270,7 +271,7 @@ internal sealed class JournalSchedule
         {
             _completed.Add(first.Jobs);
             _writes.Dequeue();
-            _tail.Complete(first);
+            _end.Complete(first);
         }
     }
 
@@ -283,7 +284,7 @@ internal sealed class JournalSchedule
         Invariant.CheckHeld(_lock);
         Invariant.Check(_stalled.LineCount == 0, $"{_stalled.LineCount} jobs were waiting for disk space while records were being written.");
         _segments.NoteFull();
-        _tail.TakeBack(_writes.Peek());
+        _end.TakeBack(_writes.Peek());
         while (_writes.TryDequeue(out var write))
         {
             foreach (var job in write.Jobs)

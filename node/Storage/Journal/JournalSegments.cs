@@ -7,7 +7,7 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// The segments of a shard's journal except the end of the current one (<see cref="JournalTail"/>): the next one, the live ones, and dead files that are
+/// The segments of a shard's journal except the end of the current one (<see cref="JournalEnd"/>): the next one, the live ones, and dead files that are
 /// reused. Not locked: <see cref="JournalSchedule"/> lets one lane at a time change segments, and recycles them between such steps.
 /// </summary>
 /// <remarks>
@@ -36,7 +36,7 @@ internal sealed class JournalSegments : IDisposable
     private readonly string _directory;
     private readonly ControlFile _control;
     private readonly SpaceReserve _reserve;
-    private readonly JournalTail _tail;
+    private readonly JournalEnd _end;
     private readonly AlignedBuffer _block = new(SegmentHeader.BlockBytes);
 
     /// <summary>The live segments and the current one, by number.</summary>
@@ -71,9 +71,9 @@ internal sealed class JournalSegments : IDisposable
     /// <param name="directory">The directory of the segments.</param>
     /// <param name="control">Names the replica.</param>
     /// <param name="reserve">Released when the disk is full.</param>
-    /// <param name="tail">The end of the current segment.</param>
+    /// <param name="end">The end of the current segment.</param>
     /// <param name="failed">Called on the checkpoint executor when a dead segment could not be retired.</param>
-    public JournalSegments(StoreContext context, string directory, ControlFile control, SpaceReserve reserve, JournalTail tail, Action<Exception> failed)
+    public JournalSegments(StoreContext context, string directory, ControlFile control, SpaceReserve reserve, JournalEnd end, Action<Exception> failed)
     {
         _retireDead = new WorkAction(() => RetireDead(failed));
         _deleteSpares = new WorkAction(() => DeleteSpares(failed));
@@ -82,7 +82,7 @@ internal sealed class JournalSegments : IDisposable
         _directory = directory;
         _control = control;
         _reserve = reserve;
-        _tail = tail;
+        _end = end;
         _nextBytes = context.Options.SegmentBytesMin;
     }
 
@@ -107,14 +107,14 @@ internal sealed class JournalSegments : IDisposable
         get
         {
             var next = _next is not null ? _next.File.Length : _reserve.IsHeld ? _reserve.Bytes : 0;
-            return Math.Max(_tail.BytesLeft, next - SegmentHeader.BlockBytes);
+            return Math.Max(_end.BytesLeft, next - SegmentHeader.BlockBytes);
         }
     }
 
     /// <summary>
     /// True when half of the current segment is used and the next one is not ready. Before that point a quiescent shard keeps only one segment.
     /// </summary>
-    public bool WantsFill => !_isDiskFull && _tail.IsHalfUsed && (_next is null || (_context.Options.FillSegments && !_next.IsFilled));
+    public bool WantsFill => !_isDiskFull && _end.IsHalfUsed && (_next is null || (_context.Options.FillSegments && !_next.IsFilled));
 
     /// <summary>Adopts the segments of the line that recovery found, and the number of the next one. Called by the opening thread.</summary>
     public void Adopt(IEnumerable<(ulong Number, ulong Incarnation, long Bytes)> line, ulong nextNumber)
@@ -150,7 +150,7 @@ internal sealed class JournalSegments : IDisposable
     public bool TryRoll(JournalJob record)
     {
         _isShrunk = false;
-        return TryContinue(SegmentHeader.BlockBytes + record.Entry!.Bytes, record.UsesReserve, _tail.Last, _tail.Segment, _tail.Offset);
+        return TryContinue(SegmentHeader.BlockBytes + record.Entry!.Bytes, record.UsesReserve, _end.Last, _end.Segment, _end.Offset);
     }
 
     /// <summary>
@@ -164,12 +164,12 @@ internal sealed class JournalSegments : IDisposable
             _isShrunk = true;
             DeleteAllSpares();
             _next?.CutTo(_context.Options.SegmentBytesMin);
-            if (_tail.IsLongerThan(_context.Options.SegmentBytesMin))
+            if (_end.IsLongerThan(_context.Options.SegmentBytesMin))
             {
                 _nextBytes = _context.Options.SegmentBytesMin;
                 var next = Prepare(_nextBytes, SegmentHeader.BlockBytes);
                 next.CutTo(_nextBytes);
-                Use(next, _tail.Last, _tail.Segment, _tail.Offset);
+                Use(next, _end.Last, _end.Segment, _end.Offset);
             }
             NoteSize();
         }
@@ -251,14 +251,14 @@ internal sealed class JournalSegments : IDisposable
     /// <param name="atOnce">Whether the files are retired before this returns, and not in the background.</param>
     public void Recycle(ulong lowest, bool atOnce)
     {
-        foreach (var number in _live.Keys.Where(number => number < lowest && number != _tail.Segment).ToArray())
+        foreach (var number in _live.Keys.Where(number => number < lowest && number != _end.Segment).ToArray())
             Drop(number, atOnce);
     }
 
     /// <summary>Retires the segments between a predecessor and the current one, which a truncation removed from the line.</summary>
     public void DropBehind(ulong predecessor)
     {
-        foreach (var number in _live.Keys.Where(number => number > predecessor && number < _tail.Segment).ToArray())
+        foreach (var number in _live.Keys.Where(number => number > predecessor && number < _end.Segment).ToArray())
             Drop(number, atOnce: _isDiskFull);
     }
 
@@ -295,7 +295,7 @@ internal sealed class JournalSegments : IDisposable
 
     /// <summary>
     /// Prepares a segment and makes it the current one, with the space of the reserve if necessary. False when there is no space. It remains the next segment
-    /// then, and if it was its header that found none, the tail is sealed.
+    /// then, and if it was its header that found none, the end is sealed.
     /// </summary>
     private bool TryContinue(int bytesMin, bool usesReserve, RecordRef last, ulong predecessor, long predecessorEnd)
     {
@@ -318,7 +318,7 @@ internal sealed class JournalSegments : IDisposable
 
     /// <summary>
     /// Makes the prepared segment the current one, and the current one live. Its header is written first, then records. The file of its successor exists since
-    /// the preparation. A header whose write fails may have arrived, so before it is written the tail is sealed.
+    /// the preparation. A header whose write fails may have arrived, so before it is written the end is sealed.
     /// </summary>
     private void Use(SegmentPreparation next, RecordRef last, ulong predecessor, long predecessorEnd)
     {
@@ -337,11 +337,11 @@ internal sealed class JournalSegments : IDisposable
             last.Etag,
             last.Checksum);
         header.WriteTo(_block.Span, SegmentHeader.VersionFor(_context.Options));
-        _tail.Seal();
+        _end.Seal();
         next.File.WriteDurable(_block.Span, 0);
         var file = next.Release();
         _next = null;
-        _tail.Continue(file, header, last);
+        _end.Continue(file, header, last);
         AddLive(header.Number, header.Incarnation, file.Length);
         _current = new CurrentSegment(header.Number, last.Etag);
         NextNumber = header.Number + 1;
@@ -352,7 +352,7 @@ internal sealed class JournalSegments : IDisposable
     private void NoteSize()
     {
         var bytes = _context.Options.SegmentBytesMin;
-        _isSmall = _spares.IsEmpty && !_tail.IsLongerThan(bytes) && (_next is null || _next.File.Length <= bytes);
+        _isSmall = _spares.IsEmpty && !_end.IsLongerThan(bytes) && (_next is null || _next.File.Length <= bytes);
     }
 
     /// <summary>
@@ -418,10 +418,10 @@ internal sealed class JournalSegments : IDisposable
     {
         DeleteAllSpares();
         _next?.CutTo(_context.Options.SegmentBytesMin);
-        if (_live.TryGetValue(_tail.Segment, out var current))
+        if (_live.TryGetValue(_end.Segment, out var current))
         {
-            var bytes = _tail.CutUnused(_context.Options.SegmentBytesMin);
-            _live[_tail.Segment] = (current.Incarnation, bytes);
+            var bytes = _end.CutUnused(_context.Options.SegmentBytesMin);
+            _live[_end.Segment] = (current.Incarnation, bytes);
             Interlocked.Add(ref _bytes, bytes - current.Bytes);
         }
         NoteSize();
@@ -478,7 +478,7 @@ internal sealed class JournalSegments : IDisposable
     /// </summary>
     private void Drop(ulong number, bool atOnce)
     {
-        Invariant.Check(number != _tail.Segment && _live.ContainsKey(number), $"Segment {number} was dropped although it is the current one, or not in use.");
+        Invariant.Check(number != _end.Segment && _live.ContainsKey(number), $"Segment {number} was dropped although it is the current one, or not in use.");
         Interlocked.Add(ref _bytes, -_live[number].Bytes);
         _live.Remove(number);
         _dead.Enqueue(number);

@@ -22,7 +22,7 @@ internal sealed class JournalWriter : IDisposable
 {
     private readonly StoreContext _context;
     private readonly ControlFile _control;
-    private readonly JournalTail _tail = new();
+    private readonly JournalEnd _end = new();
     private readonly JournalSegments _segments;
     private readonly TruncatedRecords _truncated;
     private readonly StalledJobs _stalled;
@@ -40,12 +40,12 @@ internal sealed class JournalWriter : IDisposable
     {
         _context = context;
         _control = control;
-        _segments = new JournalSegments(context, directory, control, reserve, _tail, OnRetireFailed);
+        _segments = new JournalSegments(context, directory, control, reserve, _end, OnRetireFailed);
         _truncated = new TruncatedRecords(context, directory, asideDirectory);
         Completed = new CompletedJobs(_segments, context.Writer, completions);
-        _stalled = new StalledJobs(context, control, _tail, _segments, _truncated, Completed);
+        _stalled = new StalledJobs(context, control, _end, _segments, _truncated, Completed);
         var lanes = context.JournalLanes.Select(executor => new JournalLane(executor, Run));
-        _schedule = new JournalSchedule(_tail, _segments, _stalled, Completed, lanes);
+        _schedule = new JournalSchedule(_end, _segments, _stalled, Completed, lanes);
     }
 
     /// <summary>The jobs that are done.</summary>
@@ -106,7 +106,7 @@ internal sealed class JournalWriter : IDisposable
     /// <summary>Call only when the executors no longer run anything of this shard.</summary>
     public void Dispose()
     {
-        _tail.Dispose();
+        _end.Dispose();
         _segments.Dispose();
         _truncated.Dispose();
         _control.Dispose();

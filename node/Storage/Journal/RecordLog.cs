@@ -5,7 +5,8 @@ namespace KvCluster.Storage.Journal;
 
 /// <summary>
 /// The journal as the writer executor changes it. It numbers nothing and writes nothing itself: it puts each record, truncation and control state in order
-/// and gives it to the journal's lanes. Owned by a store; writer executor.
+/// and gives it to the journal's lanes. A leader's records are numbered by <c>GroupCommit</c>: each behind <see cref="Last"/>, and no epoch is led twice. Owned
+/// by a store; writer executor.
 /// </summary>
 /// <param name="life">Nothing is appended when the store has ended.</param>
 /// <param name="index">The records found at the open.</param>

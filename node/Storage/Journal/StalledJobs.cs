@@ -13,7 +13,7 @@ internal sealed class StalledJobs
 {
     private readonly StoreContext _context;
     private readonly ControlFile _control;
-    private readonly JournalTail _tail;
+    private readonly JournalEnd _end;
     private readonly JournalSegments _segments;
     private readonly TruncatedRecords _truncated;
     private readonly CompletedJobs _completed;
@@ -21,11 +21,11 @@ internal sealed class StalledJobs
     private readonly Queue<JournalJob> _controls = new();
 
     public StalledJobs(
-        StoreContext context, ControlFile control, JournalTail tail, JournalSegments segments, TruncatedRecords truncated, CompletedJobs completed)
+        StoreContext context, ControlFile control, JournalEnd end, JournalSegments segments, TruncatedRecords truncated, CompletedJobs completed)
     {
         _context = context;
         _control = control;
-        _tail = tail;
+        _end = end;
         _segments = segments;
         _truncated = truncated;
         _completed = completed;
@@ -72,16 +72,16 @@ internal sealed class StalledJobs
 
     private bool TryWrite(JournalJob record, AlignedBuffer staging)
     {
-        if (!_tail.HasRoomFor(record.Entry!) && !_segments.TryRoll(record))
+        if (!_end.HasRoomFor(record.Entry!) && !_segments.TryRoll(record))
             return false;
-        var write = _tail.BeginWrite();
-        _tail.Add(write, record);
+        var write = _end.BeginWrite();
+        _end.Add(write, record);
         if (!IsThereRoom(() => write.WriteDurable(staging, _context), record.UsesReserve))
         {
-            _tail.TakeBack(write);
+            _end.TakeBack(write);
             return false;
         }
-        _tail.Complete(write);
+        _end.Complete(write);
         return true;
     }
 

@@ -5,8 +5,8 @@ using KvCluster.Storage.Journal;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// How much the next checkpoint has to cover, in bytes of journal and of changed pages. The writer executor changes it; any thread may read it, and may then
-/// find values that are out of date.
+/// How much the next checkpoint has to cover, in bytes of journal and of changed pages. How long writers pause for it is decided in
+/// <see cref="StoreMemory"/> (<c>WriterPause</c>). The writer executor changes it; any thread may read it, and may then find values that are out of date.
 /// </summary>
 internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, JournalIndex index)
 {

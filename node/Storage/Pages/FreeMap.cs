@@ -223,7 +223,7 @@ internal sealed class FreeMap
     }
 
     /// <summary>Places and writes each map page that changed, and the directory, to which it returns a link.</summary>
-    public PageLink WriteNext(RunWriter writer, FileGrowth grow, Etag etag) =>
+    public PageLink WriteNext(PageWriter writer, FileGrowth grow, Etag etag) =>
         _pages.WriteNext(writer, etag, _free, _pending, () => Take(1, grow), place => LeavePages(new PageRun(place.Number, 1)));
 
     /// <summary>

@@ -95,7 +95,7 @@ internal sealed unsafe class FreeMapPages
     /// <param name="pending">The other bits.</param>
     /// <param name="take">Takes a page. This changes the bits.</param>
     /// <param name="leave">Retires the former place of a page. This changes the bits, too.</param>
-    public PageLink WriteNext(RunWriter writer, Etag etag, PageBitmap free, PageBitmap pending, Func<long> take, Action<PageRef> leave)
+    public PageLink WriteNext(PageWriter writer, Etag etag, PageBitmap free, PageBitmap pending, Func<long> take, Action<PageRef> leave)
     {
         if (!_top.IsNone)
             leave(_top);
@@ -177,7 +177,7 @@ internal sealed unsafe class FreeMapPages
     private static ulong* BitsOf(byte* page, int word) =>
         (ulong*)(page + Page.HeaderBytes) + (word / SectionWords * SectionWords * 2) + (word % SectionWords);
 
-    private static PageLink WriteSections(RunWriter writer, long firstWord, long number, Etag etag, PageBitmap free, PageBitmap pending)
+    private static PageLink WriteSections(PageWriter writer, long firstWord, long number, Etag etag, PageBitmap free, PageBitmap pending)
     {
         var page = writer.Next(number);
         Page.Format(page, PageType.FreeSections, default);
@@ -191,7 +191,7 @@ internal sealed unsafe class FreeMapPages
         return Finish(page, number, etag);
     }
 
-    private static PageLink WriteEntries(RunWriter writer, ReadOnlySpan<PageLink> places, long number, Etag etag)
+    private static PageLink WriteEntries(PageWriter writer, ReadOnlySpan<PageLink> places, long number, Etag etag)
     {
         var page = writer.Next(number);
         Page.Format(page, PageType.FreeDirectory, default);

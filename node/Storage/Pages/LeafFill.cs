@@ -50,7 +50,7 @@ internal unsafe ref struct LeafFill
     public bool TryAppend(ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
         var length = header.Length + body.Length;
-        if (TreePage.IsOverflow(key.Length, length) || key.Length > Page.KeyBytesMax || !key.StartsWith(_prefix))
+        if (OverflowRun.IsNeeded(key.Length, length) || key.Length > Page.KeyBytesMax || !key.StartsWith(_prefix))
             return false;
         var suffix = key[_prefix.Length..];
         var head = Page.Head(suffix);

@@ -31,9 +31,6 @@ internal static unsafe class Page
     /// <summary>Longest key, in bytes.</summary>
     public const int KeyBytesMax = KvLimits.KeyBytesMax;
 
-    /// <summary>Longest value in a leaf, in bytes: a quarter page.</summary>
-    public const int InlineValueBytesMax = Bytes / 4;
-
     /// <summary>Longest value with its header, in bytes.</summary>
     public const int ValueBytesMax = KvLimits.ValueBytesMax + 64;
 
@@ -114,9 +111,6 @@ internal static unsafe class Page
 
     /// <summary>Bytes for a prefix of this length, including the padding before it.</summary>
     public static int PrefixBytes(int prefixLength) => (prefixLength + 7) & ~7;
-
-    /// <summary>Pages in a run for a value of this length.</summary>
-    public static int RunPages(long valueLength) => (int)((HeaderBytes + valueLength + Bytes - 1) / Bytes);
 
     /// <summary>The first eight bytes as a number with the same order; shorter keys are padded with zeros.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]

@@ -144,7 +144,7 @@ internal sealed unsafe class PageSpace
     public byte* ResolveRun(PageLink* link, uint valueLength)
     {
         var run = Resolve(link);
-        if (Page.RunPages(valueLength) is >= RunPagesAsked and var pages && PageLink.Load(link) is { IsScratch: false } reference)
+        if (OverflowRun.PagesFor(valueLength) is >= RunPagesAsked and var pages && PageLink.Load(link) is { IsScratch: false } reference)
             ReadEvicted(reference.Number, pages);
         return Page.Type(run) == PageType.Overflow && Page.ValueLength(run) == valueLength
             ? run
@@ -210,7 +210,7 @@ internal sealed unsafe class PageSpace
         var page = Locate(reference);
         Read(number, 1, isNext);
         var isRun = Page.Type(page) == PageType.Overflow;
-        var runPages = isRun ? Page.RunPages(Page.ValueLength(page)) : 1;
+        var runPages = isRun ? OverflowRun.PagesFor(Page.ValueLength(page)) : 1;
         var isThere = Page.Number(page) == (ulong)number && Page.Checksum(page) == checksum && runPages <= (_file.Length / Page.Bytes) - number
             && !(isRun && Page.ValueLength(page) > Page.ValueBytesMax);
         if (isThere && runPages > 1)

@@ -54,7 +54,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     public long ReservedBytes => Volatile.Read(ref _reservedBytes);
 
     /// <summary>Number of pages in a scratch page or run.</summary>
-    public static int PagesOf(byte* page) => Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
+    public static int PagesOf(byte* page) => Page.Type(page) == PageType.Overflow ? OverflowRun.PagesFor(Page.ValueLength(page)) : 1;
 
     /// <summary>Bytes of a scratch page, run or delta.</summary>
     public static long BytesOf(byte* page) => Page.Type(page) == PageType.Delta ? DeltaPage.Bytes(page) : (long)PagesOf(page) * Page.Bytes;

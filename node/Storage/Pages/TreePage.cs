@@ -45,10 +45,6 @@ internal static unsafe class TreePage
     /// <summary>Heads that are compared one after the other faster than by halving.</summary>
     private static int HeadsCounted => Vector256.IsHardwareAccelerated ? 32 : 4;
 
-    /// <summary>Whether a value goes to an overflow run, so that at least two entries fit in every leaf.</summary>
-    public static bool IsOverflow(int keyLength, int valueLength) =>
-        valueLength > Page.InlineValueBytesMax || keyLength + valueLength > (Page.BodyBytes / 2) - Page.EntryBytes - LeafCellHeader - 8;
-
     /// <summary>Index of the first entry with a key not less than the given one.</summary>
     public static int LowerBound(byte* page, ReadOnlySpan<byte> key, out bool found) => Search(page, key, 0, Page.Count(page), out found);
 

@@ -27,7 +27,7 @@ internal sealed class IdleSessions(StoreOptions options)
     /// Whether an owner may open another session with a lifetime. These end by their countdown only, so nobody makes room for another, and one owner gets no
     /// more than half.
     /// </summary>
-    public bool HasRoomWithLifetime(WriteBatch batch, SessionOwner owner) =>
+    public bool HasRoomWithLifetime(WriteBatch batch, QuotaOwner owner) =>
         SessionTable.CountWithLifetime(batch) < (ulong)options.SessionsWithLifetimeMax
             && SessionTable.CountWithLifetimeOf(batch, owner) < ((ulong)options.SessionsWithLifetimeMax + 1) / 2;
 
@@ -39,7 +39,7 @@ internal sealed class IdleSessions(StoreOptions options)
     /// <param name="batch">The newest state.</param>
     /// <param name="owner">The owner that opens a session.</param>
     /// <param name="results">Sessions with requests in the transaction that is being merged; they are kept.</param>
-    public static UInt128? FindUnfair(WriteBatch batch, SessionOwner owner, TransactionResults results)
+    public static UInt128? FindUnfair(WriteBatch batch, QuotaOwner owner, TransactionResults results)
     {
         var (peer, ofPeer) = SessionTable.GreatestPeer(batch);
         var isOther = peer != owner.Peer && ofPeer > SessionTable.CountOfPeer(batch, owner) + 1;

@@ -10,7 +10,7 @@ namespace KvCluster.Storage.Sessions;
 /// <param name="Owner">The owner that opened it.</param>
 /// <param name="Opened">The etag of its opening, by which the keys that it owns name it.</param>
 /// <param name="LifetimeMilliseconds">How long it lives without a KeepAlive; 0 = it has no lifetime, owns no keys, and ends when it is idle.</param>
-internal readonly record struct SessionState(ulong LowestOpen, ulong Next, long ActiveMicroseconds, SessionOwner Owner, Etag Opened, ulong LifetimeMilliseconds)
+internal readonly record struct SessionState(ulong LowestOpen, ulong Next, long ActiveMicroseconds, QuotaOwner Owner, Etag Opened, ulong LifetimeMilliseconds)
 {
     /// <summary>Bytes of a stored state.</summary>
     public const int Bytes = 56;
@@ -21,7 +21,7 @@ internal readonly record struct SessionState(ulong LowestOpen, ulong Next, long 
             BinaryPrimitives.ReadUInt64LittleEndian(stored),
             BinaryPrimitives.ReadUInt64LittleEndian(stored[8..]),
             BinaryPrimitives.ReadInt64LittleEndian(stored[16..]),
-            new SessionOwner(BinaryPrimitives.ReadUInt64LittleEndian(stored[24..])),
+            new QuotaOwner(BinaryPrimitives.ReadUInt64LittleEndian(stored[24..])),
             EtagBytes.Read(stored[32..]),
             BinaryPrimitives.ReadUInt64LittleEndian(stored[48..]))
         : throw new CorruptStoreException($"A session's entry has {stored.Length} bytes instead of {Bytes}.");

@@ -11,7 +11,7 @@ namespace KvCluster.Storage.Sessions;
 /// The tree <c>sessions</c> (FORMAT.md, "Entries of the trees"): one entry per session, its results in entries of 64, which are written in place and deleted as
 /// a whole, and the number of sessions of each owner. Sessions with a lifetime are apart from the others, which age, so that nobody who looks for an idle
 /// session reads them. Only <c>RecordApplier</c> changes it, so that every replica has the same content. Whether a request was applied before is decided in
-/// <c>MergedTransaction.ApplyIdentified</c>. Writer executor, or the opening thread.
+/// <see cref="ExactlyOnce"/>. Writer executor, or the opening thread.
 /// </summary>
 internal static class SessionTable
 {
@@ -58,13 +58,13 @@ internal static class SessionTable
     public static ulong CountWithLifetime(WriteBatch batch) => Count(batch, LifetimeCountKey);
 
     /// <summary>How many of these an owner has.</summary>
-    public static ulong CountWithLifetimeOf(WriteBatch batch, SessionOwner owner) => Count(batch, LifetimeOwnerMark, owner.Value, sizeof(ulong));
+    public static ulong CountWithLifetimeOf(WriteBatch batch, QuotaOwner owner) => Count(batch, LifetimeOwnerMark, owner.Value, sizeof(ulong));
 
     /// <summary>How many of them an owner has.</summary>
-    public static ulong CountOf(WriteBatch batch, SessionOwner owner) => Count(batch, OwnerMark, owner.Value, sizeof(ulong));
+    public static ulong CountOf(WriteBatch batch, QuotaOwner owner) => Count(batch, OwnerMark, owner.Value, sizeof(ulong));
 
-    /// <summary>How many the owners with the same <see cref="SessionOwner.Peer"/> have.</summary>
-    public static ulong CountOfPeer(WriteBatch batch, SessionOwner owner) => Count(batch, PeerMark, owner.Peer, sizeof(uint));
+    /// <summary>How many the owners with the same <see cref="QuotaOwner.Peer"/> have.</summary>
+    public static ulong CountOfPeer(WriteBatch batch, QuotaOwner owner) => Count(batch, PeerMark, owner.Peer, sizeof(uint));
 
     /// <summary>The peer with the most sessions, by its number; among equals the one with the lowest number.</summary>
     public static (uint Peer, ulong Count) GreatestPeer(WriteBatch batch)
@@ -81,25 +81,25 @@ internal static class SessionTable
     }
 
     /// <summary>The owner with the most sessions among those of a peer; among equals the one with the lowest number.</summary>
-    public static (SessionOwner Owner, ulong Count) GreatestOwner(WriteBatch batch, uint peer)
+    public static (QuotaOwner Owner, ulong Count) GreatestOwner(WriteBatch batch, uint peer)
     {
-        var greatest = (Owner: default(SessionOwner), Count: 0ul);
+        var greatest = (Owner: default(QuotaOwner), Count: 0ul);
         Span<byte> first = stackalloc byte[OwnerKeyBytes], last = stackalloc byte[OwnerKeyBytes + 1];
-        WriteOwnerKey(first, OwnerMark, new SessionOwner(peer, 0).Value);
-        WriteOwnerKey(last, OwnerMark, new SessionOwner(peer, uint.MaxValue).Value);
+        WriteOwnerKey(first, OwnerMark, new QuotaOwner(peer, 0).Value);
+        WriteOwnerKey(last, OwnerMark, new QuotaOwner(peer, uint.MaxValue).Value);
         last[^1] = 0;
         using var cursor = batch.Cursor(TreeId.Sessions, first, last);
         while (cursor.MoveNext())
         {
             var count = BinaryPrimitives.ReadUInt64LittleEndian(cursor.Value);
             if (count > greatest.Count)
-                greatest = (new SessionOwner(BinaryPrimitives.ReadUInt64BigEndian(cursor.Key[1..])), count);
+                greatest = (new QuotaOwner(BinaryPrimitives.ReadUInt64BigEndian(cursor.Key[1..])), count);
         }
         return greatest;
     }
 
     /// <summary>An owner's session that has been idle longest, except those that must stay; null if all must stay.</summary>
-    public static UInt128? LongestIdle(WriteBatch batch, SessionOwner owner, TransactionResults staying)
+    public static UInt128? LongestIdle(WriteBatch batch, QuotaOwner owner, TransactionResults staying)
     {
         (long ActiveMicroseconds, UInt128 Session)? longest = null;
         using var cursor = batch.Cursor(TreeId.Sessions, [StateMark], [StateMark + 1]);
@@ -228,7 +228,7 @@ internal static class SessionTable
     /// <param name="lifetimeMilliseconds">How long it lives without a KeepAlive; 0 = it has no lifetime.</param>
     /// <param name="opened">The etag of this operation.</param>
     /// <param name="shardTime">The record's shard time.</param>
-    public static void Open(WriteBatch batch, UInt128 session, SessionOwner owner, ulong lifetimeMilliseconds, Etag opened, long shardTime)
+    public static void Open(WriteBatch batch, UInt128 session, QuotaOwner owner, ulong lifetimeMilliseconds, Etag opened, long shardTime)
     {
         if (TryRead(batch, session, out _))
             throw new CorruptStoreException("A record opens a session that is already open.");

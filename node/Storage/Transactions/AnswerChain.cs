@@ -5,7 +5,7 @@ namespace KvCluster.Storage.Transactions;
 
 /// <summary>
 /// Passes answered requests to the completions executor, several per work item, so that a batch of hundreds costs the writer a few posts and no
-/// allocation. Writer executor.
+/// allocation. When an answer may leave, and in which order, is decided before, by <see cref="PendingAnswers"/>. Writer executor.
 /// </summary>
 internal sealed class AnswerChain(ISerialExecutor? completions)
 {

@@ -281,14 +281,10 @@ internal sealed class MergedTransaction(
     private void ApplyIdentified(WriteBatch batch, WriteRequest request)
     {
         var session = _results.Find(batch, request.Session);
-        if (session is null || !session.IsOpen(request.Sequence, request.LowestOpen))
+        if (ExactlyOnce.TryAnswer(batch, session, request.Sequence, request.LowestOpen, request.Digest, out var answer))
         {
-            request.Result = WriteResult.Of(session is null ? WriteOutcome.SessionExpired : WriteOutcome.SequenceClosed);
-            request.IsReadAnswer = true;
-        }
-        else if (session.TryFind(batch, request.Sequence, out var first, out var digest))
-        {
-            request.Result = digest == request.Digest ? first : WriteResult.Of(WriteOutcome.SequenceReused);
+            request.Result = answer;
+            request.IsReadAnswer = answer.Outcome is WriteOutcome.SessionExpired or WriteOutcome.SequenceClosed;
         }
         else
         {

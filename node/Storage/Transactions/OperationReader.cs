@@ -43,7 +43,7 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
     public UInt128 Session { get; private set; }
 
     /// <summary>The owner that opens it.</summary>
-    public SessionOwner Owner { get; private set; }
+    public QuotaOwner Owner { get; private set; }
 
     /// <summary>The lifetime with which it is opened; 0 = none.</summary>
     public ulong LifetimeMilliseconds { get; private set; }
@@ -93,7 +93,7 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
                 return true;
             case OperationCode.SessionOpen:
                 Session = ReadSession();
-                Owner = new SessionOwner(BinaryPrimitives.ReadUInt64LittleEndian(Take(sizeof(ulong))));
+                Owner = new QuotaOwner(BinaryPrimitives.ReadUInt64LittleEndian(Take(sizeof(ulong))));
                 LifetimeMilliseconds = ReadNumber();
                 return true;
             case OperationCode.SessionEnd:

@@ -187,7 +187,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     public bool KeepsSessions { get; private set; }
 
     /// <summary>The owner that opens the session.</summary>
-    public SessionOwner Owner { get; private set; }
+    public QuotaOwner Owner { get; private set; }
 
     /// <summary>For an identified request: a checksum of its conditions and operations, which distinguishes a repetition from a different request.</summary>
     internal uint Digest { get; private set; }
@@ -516,7 +516,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <param name="session">Its id, which must be unguessable: whoever knows it can make changes of the session.</param>
     /// <param name="owner">The owner in whose share of the sessions it counts.</param>
     /// <param name="lifetimeMilliseconds">How long it lives without a KeepAlive; 0 = it has no lifetime, and can own no keys.</param>
-    public void OpenSession(UInt128 session, SessionOwner owner, ulong lifetimeMilliseconds = 0)
+    public void OpenSession(UInt128 session, QuotaOwner owner, ulong lifetimeMilliseconds = 0)
     {
         Invariant.Check(OperationCount == 0 && Session == 0, $"A request that already has a session or operations ({OperationCount}) cannot open a session.");
         Operations.SessionOpen(_operations, session, owner, lifetimeMilliseconds);

@@ -46,7 +46,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
     public PageRef MakeRun(ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
         var length = header.Length + body.Length;
-        var page = pool.Rent(Page.RunPages(length));
+        var page = pool.Rent(OverflowRun.PagesFor(length));
         Track(page);
         var (batch, index) = (Page.Batch(page), Page.ScratchIndex(page));
         new Span<byte>(page, Page.HeaderBytes).Clear();
@@ -57,7 +57,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
         header.CopyTo(value);
         body.CopyTo(value[header.Length..]);
         var end = page + Page.HeaderBytes + length;
-        new Span<byte>(end, (int)(page + ((long)Page.RunPages(length) * Page.Bytes) - end)).Clear();
+        new Span<byte>(end, (int)(page + ((long)OverflowRun.PagesFor(length) * Page.Bytes) - end)).Clear();
         return PageRef.ToScratch(page);
     }
 
@@ -103,7 +103,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
     }
 
     /// <summary>Retires the run to which a leaf's cell refers. A run in the file is not read for that.</summary>
-    public void RetireRun(PageLink* run) => Retire(run->Reference, Page.RunPages(TreePage.OverflowLength(run)));
+    public void RetireRun(PageLink* run) => Retire(run->Reference, OverflowRun.PagesFor(TreePage.OverflowLength(run)));
 
     private void Retire(PageRef reference, int pages)
     {

@@ -41,7 +41,7 @@ internal sealed unsafe class PageOrderCheck(string path)
                 throw new CorruptStoreException(
                     $"'{path}': page {number} (offset {number * Page.Bytes}) has the invalid value length {Page.ValueLength(page)}.");
             _run = number;
-            _pagesLeft = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
+            _pagesLeft = Page.Type(page) == PageType.Overflow ? OverflowRun.PagesFor(Page.ValueLength(page)) : 1;
             _expected = Page.Checksum(page);
             _state = Crc32C.Extend(uint.MaxValue, bytes[sizeof(uint)..]);
         }

@@ -4,12 +4,12 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Splits pages, redistributes entries between them and merges them. Pure: entries are copied from unchanged pages into others, whose owners set the other
-/// fields. Used by the batch that owns the target pages.
+/// Splits pages, redistributes entries between them and merges them, as <see cref="Rebalancing"/> decides. Pure: entries are copied from unchanged pages into
+/// others, whose owners set the other fields. Used by the batch that owns the target pages.
 /// </summary>
 /// <remarks>
 /// Every choice counts the incoming entry, so that it fits in the page where it belongs. The entries of a full page plus one always fit into two pages: no
-/// leaf entry takes more than half of the space (<see cref="TreePage.IsOverflow(int, int)"/>), and a separator takes at most 2,074 of a branch's 8,128
+/// leaf entry takes more than half of the space (<see cref="OverflowRun.IsNeeded(int, int)"/>), and a separator takes at most 2,074 of a branch's 8,128
 /// bytes.
 /// </remarks>
 internal static unsafe class PageSplit

@@ -21,7 +21,7 @@ namespace KvCluster.Storage.Trees;
 /// <param name="batchLast">The last batch before the swap.</param>
 /// <param name="revision">The checkpoint's revision, which differs from that of any other swap.</param>
 /// <param name="folded">The deltas that the checkpoint has folded.</param>
-internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, ulong batchLast, ulong revision, FoldedDeltas folded)
+internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, ulong batchLast, ulong revision, CheckpointDeltas folded)
 {
     /// <summary>Marks a younger page as visited in place of its location, from which bit 0 distinguishes it.</summary>
     private readonly PageRef _visited = new((revision << 1) | 1);

@@ -43,7 +43,7 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
         var at = small.LowerBound(member, out var isThere);
         if (isThere)
             return false;
-        if (TreePage.IsOverflow(key.Length, small.Bytes + SetValue.MemberOverhead + member.Length))
+        if (OverflowRun.IsNeeded(key.Length, small.Bytes + SetValue.MemberOverhead + member.Length))
             Promote(sets, key, small, member, etag);
         else
             keys.Put(sets, key, _value.AsSpan(0, small.WriteWith(_value, at, member, etag)), default);

@@ -50,7 +50,7 @@ internal sealed unsafe class TreeWriter
     public void Put(TreeRoot* root, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
         var length = header.Length + body.Length;
-        var overflow = TreePage.IsOverflow(key.Length, length);
+        var overflow = OverflowRun.IsNeeded(key.Length, length);
         var run = overflow ? _pages.MakeRun(header, body) : default;
         var leaf = MakePlace(root, key, TreePage.LeafEntryBytes(key.Length, length, overflow), overflow ? -1 : length, out var index, out var isSame);
         if (isSame)

@@ -1,4 +1,5 @@
 using System.Net;
+using KvCluster.ServiceDefaults.Hosting;
 
 namespace KvCluster.ServiceDefaults.Admin;
 
@@ -15,7 +16,7 @@ internal static class HealthQuestion
     public static async Task<(bool IsReady, string Line)> AskAsync(Uri admin, CancellationToken cancellationToken)
     {
         using var http = new HttpClient(new SocketsHttpHandler { UseProxy = false }) { Timeout = Limit };
-        var url = new Uri(Reachable(admin), "/health/ready");
+        var url = new Uri(LocalAddress.Of(admin), "/health/ready");
         try
         {
             using var answer = await http.GetAsync(url, cancellationToken).ConfigureAwait(false);
@@ -30,13 +31,5 @@ internal static class HealthQuestion
         {
             return (false, $"no answer from {url} within {Limit.TotalSeconds} s");
         }
-    }
-
-    private static Uri Reachable(Uri admin)
-    {
-        if (!IPAddress.TryParse(admin.Host.Trim('[', ']'), out var address))
-            return admin;
-        var host = address.Equals(IPAddress.Any) ? IPAddress.Loopback : address.Equals(IPAddress.IPv6Any) ? IPAddress.IPv6Loopback : address;
-        return new UriBuilder(admin) { Host = host.ToString() }.Uri;
     }
 }

@@ -30,12 +30,9 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
             await cluster.UntilSaidAsync(node.Node, "ALARM");
         await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);
 
-        var (exitCode, plan, error) = await RecoverAsync(cluster.DirectEndpoints[0], "--plan");
-        Assert.True(exitCode == 0, error);
-        Assert.Contains("voters on 1, 2, 3", plan, StringComparison.Ordinal);
+        Assert.Contains("voters on 1, 2, 3", await FaultCluster.UntilRecoveredAsync(cluster.DirectEndpoints[0], "--plan"), StringComparison.Ordinal);
         Assert.Empty(await RecordKeysAsync(cluster.Etcd));
-        (exitCode, _, error) = await RecoverAsync(cluster.DirectEndpoints[0]);
-        Assert.True(exitCode == 0, error);
+        await FaultCluster.UntilRecoveredAsync(cluster.DirectEndpoints[0]);
 
         await histories.MoreChangesAsync(Some);
         var after = await cluster.RecordAsync();
@@ -59,12 +56,9 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);
 
         var asked = cluster.DirectEndpoints[down % 3];
-        var (exitCode, _, error) = await RecoverAsync(asked);
-        Assert.Equal(Refused, exitCode);
-        Assert.Contains($"--without {down}", error, StringComparison.Ordinal);
+        await UntilRefusedAsync(asked, $"--without {down}");
         Assert.Empty(await RecordKeysAsync(cluster.Etcd));
-        (exitCode, _, error) = await RecoverAsync(asked, "--without", $"{down}");
-        Assert.True(exitCode == 0, error);
+        await FaultCluster.UntilRecoveredAsync(asked, "--without", $"{down}");
 
         await histories.MoreChangesAsync(Some);
         // Nobody knows what its replicas have promised and acknowledged, so they do not count any more.
@@ -91,9 +85,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         foreach (var node in cluster.Nodes)
             await cluster.UntilSaidAsync(node.Node, "kv admin coordinator recover", since[node.Node]);
 
-        var (exitCode, output, error) = await RecoverAsync(cluster.PeerEndpoints[1]);
-        Assert.True(exitCode == 0, error);
-        Assert.Contains("no leader runs", output, StringComparison.Ordinal);
+        Assert.Contains("no leader runs", await FaultCluster.UntilRecoveredAsync(cluster.PeerEndpoints[1]), StringComparison.Ordinal);
         await histories.MoreChangesAsync(Some);
         await CheckAfterFailOverAsync(cluster, histories);
     }
@@ -136,8 +128,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         Assert.DoesNotContain('\n', error);
         Assert.Empty(await RecordKeysAsync(cluster.Etcd));
 
-        (exitCode, output, error) = await RecoverAsync(cluster.PeerEndpoints[others[0] - 1], "--without", $"{empty}");
-        Assert.True(exitCode == 0, $"{output}\n{error}");
+        await FaultCluster.UntilRecoveredAsync(cluster.PeerEndpoints[others[0] - 1], "--without", $"{empty}");
         await histories.MoreChangesAsync(Some);
         await UntilReplacedAsync(cluster, empty, cluster.Etcd);
         var after = await cluster.RecordAsync();
@@ -155,8 +146,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
         await cluster.Etcd.RestartAsync(() => Directory.Move(cluster.Etcd.DataOf(0), old));
-        var (exitCode, _, error) = await RecoverAsync(cluster.DirectEndpoints[0]);
-        Assert.True(exitCode == 0, error);
+        await FaultCluster.UntilRecoveredAsync(cluster.DirectEndpoints[0]);
         await FailOverAsync(cluster, histories);
 
         var since = cluster.LogLengths();
@@ -175,8 +165,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         await cluster.UntilSaidAsync(restarted, "has joined recovery 1", since[restarted]);
         await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);
 
-        (exitCode, _, error) = await RecoverAsync(cluster.PeerEndpoints[restarted - 1]);
-        Assert.True(exitCode == 0, error);
+        await FaultCluster.UntilRecoveredAsync(cluster.PeerEndpoints[restarted - 1]);
         Assert.Equal(2UL, (await cluster.RecordAsync()).Recovery);
         await CheckAfterFailOverAsync(cluster, histories);
     }
@@ -200,8 +189,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         await WipeAsync(cluster);
         await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);
         var since = cluster.LogLengths();
-        var (exitCode, output, error) = await RecoverAsync(cluster.DirectEndpoints[up[0] - 1], "--without", $"{down}");
-        Assert.True(exitCode == 0, $"{output}\n{error}");
+        await FaultCluster.UntilRecoveredAsync(cluster.DirectEndpoints[up[0] - 1], "--without", $"{down}");
         foreach (var node in up)
             await cluster.UntilSaidAsync(node, "(recovery 1)", since[node]);
         await histories.MoreChangesAsync(Some);
@@ -218,8 +206,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
             await cluster.UntilSaidAsync(down, "kv admin coordinator recover", since[down]);
         }
 
-        (exitCode, output, error) = await RecoverAsync(cluster.DirectEndpoints[up[0] - 1], without);
-        Assert.True(exitCode == 0, $"{output}\n{error}");
+        await FaultCluster.UntilRecoveredAsync(cluster.DirectEndpoints[up[0] - 1], without);
         foreach (var node in up)
             await cluster.UntilSaidAsync(node, "(recovery 2)", since[node]);
         await histories.MoreChangesAsync(Some);
@@ -265,8 +252,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         Assert.Empty(await RecordKeysAsync(created));
 
         await cluster.Node(last).KillAsync();
-        var (exitCode, output, error) = await RecoverAsync(asked, "--without", $"{last}");
-        Assert.True(exitCode == 0, $"{output}\n{error}");
+        await FaultCluster.UntilRecoveredAsync(asked, "--without", $"{last}");
         await histories.MoreChangesAsync(Some);
         since = cluster.LogLengths();
         cluster.Node(last).Start();
@@ -305,9 +291,8 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
 
         var began = Stopwatch.GetTimestamp();
-        var (exitCode, _, error) = await RecoverAsync(cluster.PeerEndpoints[0]);
+        await FaultCluster.UntilRecoveredAsync(cluster.PeerEndpoints[0]);
         var commanded = Stopwatch.GetElapsedTime(began);
-        Assert.True(exitCode == 0, error);
         for (var shard = 0; shard < Shards; shard++)
             await client.PutAsync(KeyOf(shard), "written");
         var writable = Stopwatch.GetElapsedTime(began);
@@ -335,7 +320,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
     private static Task UntilRefusedAsync(string endpoint, string reason, params string[] arguments) => Eventually.TrueAsync(
         async () =>
         {
-            var (exitCode, output, error) = await RecoverAsync(endpoint, arguments);
+            var (exitCode, output, error) = await FaultCluster.RecoverAsync(endpoint, arguments);
             Assert.True(exitCode == Refused, $"{exitCode}: {output}\n{error}");
             return output.Contains(reason, StringComparison.Ordinal);
         },
@@ -351,9 +336,6 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
                 && record.Replicas.Any(replica => replica.Node == node);
         },
         $"node {node} has a new replica");
-
-    private static Task<(int ExitCode, string Output, string Error)> RecoverAsync(string endpoint, params string[] arguments) =>
-        Tools.RunAsync(Tools.Built("kv", "KvCluster.Cli"), ["admin", "coordinator", "recover", "--endpoint", endpoint, .. arguments]);
 
     // Nothing acknowledged is lost, also by another leader.
     private static async Task CheckAfterFailOverAsync(FaultCluster cluster, Histories histories)

@@ -109,7 +109,7 @@ public sealed class CoordinatorSnapshotTests
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
         await cluster.UntilLevelAsync();
-        Assert.True((await PlaceAsync(cluster, new PlaceRequest { Paused = true })).Paused);
+        await cluster.PausePlacementAsync();
         await save();
         await histories.MoreChangesAsync(Some);
 
@@ -137,8 +137,7 @@ public sealed class CoordinatorSnapshotTests
         }
         await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);
 
-        var (exitCode, output, error) = await KvAsync("admin", "coordinator", "recover", "--endpoint", cluster.DirectEndpoints[0]);
-        Assert.True(exitCode == 0, $"{output}\n{error}");
+        await FaultCluster.UntilRecoveredAsync(cluster.DirectEndpoints[0]);
         foreach (var node in cluster.Nodes)
             await cluster.UntilSaidAsync(node.Node, "(recovery 1)", since[node.Node]);
         await histories.MoreChangesAsync(Some);
@@ -146,7 +145,7 @@ public sealed class CoordinatorSnapshotTests
         Assert.Equal((newest.Lineage, 1UL), (after.Lineage, after.Recovery));
         Assert.Equal(newest.Replicas.Select(static replica => replica.Replica), after.Replicas.Select(static replica => replica.Replica));
         // What only etcd has is what the snapshot had.
-        Assert.True((await PlaceAsync(cluster, new PlaceRequest())).Paused);
+        Assert.True((await FaultCluster.AnsweredAsync(() => cluster.AdminOf(1).PlaceAsync(new PlaceRequest()))).Paused);
 
         // Elections are possible again, in every shard.
         var dead = await cluster.LeaderAsync();
@@ -159,9 +158,6 @@ public sealed class CoordinatorSnapshotTests
         await histories.CheckAsync(test);
         await cluster.UntilEqualAsync();
     }
-
-    private static async Task<PlaceResponse> PlaceAsync(FaultCluster cluster, PlaceRequest request) =>
-        await cluster.AdminOf(await cluster.LeaderAsync()).PlaceAsync(request);
 
     private static async Task SnapshotAsync(FaultCluster cluster, string folder)
     {

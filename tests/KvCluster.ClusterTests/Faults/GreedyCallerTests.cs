@@ -20,10 +20,17 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
     // Growth that may remain afterwards, such as compiled code and pools.
     private const long RestBytesMax = 150L << 20;
 
+    // Below the minute after which a stream that is not read is ended.
+    private const double UnreadSecondsMax = 50;
+
     [GreedyTheory]
     [InlineData("exchange", 130)]
-    [InlineData("half", 2_000)]
     public Task F39_CallerThatReadsNothing_HoldsNoMoreThanTheBudget(string kind, int count) => HoldsAsync(kind, count, atTheRouter: false);
+
+    [GreedyTheory]
+    [InlineData("half", 2_000)]
+    [Trait("Turn", "1")]
+    public Task F39_CallerOfHalfRequestsThatReadsNothing_HoldsNoMoreThanTheBudget(string kind, int count) => HoldsAsync(kind, count, atTheRouter: false);
 
     [GreedyTheory]
     [InlineData("exchange", 130)]
@@ -59,6 +66,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
         var others = new Kv.KvClient(channel.Calls());
         await ServesAsync(others);
         var before = cluster.Processes.Select(BytesOf).ToArray();
+        var isTooLate = false;
         await using (var greedy = await Greedy.StartAsync(kind, new Uri(address).Port, count))
         {
             // Others are served, including new callers.
@@ -77,24 +85,30 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
             Assert.All(
                 before.Zip(most, static (first, last) => last - first).Zip(allowed), static grown => Assert.InRange(grown.First, long.MinValue, grown.Second));
             if (kind == "exchange")
-                CheckExchange(await draining, count);
+                isTooLate = !CheckExchange(await draining, count);
             if (kind == "intersect")
                 CheckIntersections(await draining, count);
         }
         await ServesAsync(others);
         await Eventually.TrueAsync(
             () => cluster.Processes.Zip(cluster.FirstBytes).All(process => BytesOf(process.First) - process.Second < RestBytesMax), "memory is released");
+        if (isTooLate)
+            await HoldsAsync(kind, count, atTheRouter);
     }
 
-    // Every call is answered or refused as busy, and no message is larger than one reply.
-    private static void CheckExchange(string told, int count)
+    // Every call is answered or refused as busy, and no message is larger than one reply. Returns false if on a busy machine so much time passed before
+    // the caller read that the stream was rightly ended.
+    private static bool CheckExchange(string told, int count)
     {
         using var parsed = JsonDocument.Parse(told);
         var what = parsed.RootElement;
+        if (what.GetProperty("error").ValueKind != JsonValueKind.Null && what.GetProperty("unread").GetDouble() > UnreadSecondsMax)
+            return false;
         Assert.True(what.GetProperty("error").ValueKind == JsonValueKind.Null, told);
         Assert.Equal(count, what.GetProperty("answered").GetInt32() + what.GetProperty("refused").GetInt32());
         Assert.InRange(what.GetProperty("answered").GetInt32(), 1, count);
         Assert.InRange(what.GetProperty("largest").GetInt32(), OneNode.BigBytes, OneNode.BigBytes + 1_000);
+        return true;
     }
 
     // Each is answered, some after they were refused as busy.
@@ -109,11 +123,17 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
     private static async Task ServesAsync(Kv.KvClient kv)
     {
         var key = ByteString.CopyFromUtf8("small");
-        var written = await kv.PutAsync(new PutRequest { Key = key, Value = ByteString.CopyFromUtf8("value") }, deadline: DateTime.UtcNow + Eventually.Limit);
-        var read = await kv.GetAsync(new GetRequest { Key = key }, deadline: DateTime.UtcNow + Eventually.Limit);
+        var put = new PutRequest { Key = key, Value = ByteString.CopyFromUtf8("value") };
+        var written = await LedAsync(() => kv.PutAsync(put, deadline: DateTime.UtcNow + Eventually.Limit));
+        var read = await LedAsync(() => kv.GetAsync(new GetRequest { Key = key }, deadline: DateTime.UtcNow + Eventually.Limit));
         Assert.True(read.Found);
         Assert.Equal(written.Position.Etag, read.Etag);
     }
+
+    // A node that stalls with the machine does not lead for a moment. Every other refusal is the fault of the greedy caller.
+    private static Task<T> LedAsync<T>(Func<AsyncUnaryCall<T>> call) => Eventually.AnsweredAsync(
+        () => call().ResponseAsync,
+        static refused => refused.StatusCode == StatusCode.Unavailable && refused.Status.Detail.Contains("no leader", StringComparison.OrdinalIgnoreCase));
 
     private static long BytesOf(int process) => Process.GetProcessById(process).WorkingSet64;
 

@@ -13,6 +13,9 @@ public sealed class HungNodeTests
     private const int OutcomeUnknown = 5;
     private const int AttemptsMax = 12;
 
+    /// <summary>Other commands need more of the processor than the one that is started beside them. On an idle machine this allows for a second.</summary>
+    private const int BesideTimes = 4;
+
     /// <summary>Asks the node that the shell names, and no other. Its time is that of starting a program and of a call that waits for nobody.</summary>
     private const string WithoutTheOthers = "kv status --gateway --output json";
 
@@ -31,17 +34,14 @@ public sealed class HungNodeTests
             var name = string.Create(CultureInfo.InvariantCulture, $"node {hung.Node}");
             hung.Pause();
 
-            var status = await SoonAsync(cluster, shell, "kv status --output json", exitCode: 0);
-            using (var document = JsonDocument.Parse(status.Output))
-                Assert.Equal([hung.Node], SilentIn(document));
-            Assert.Contains($"{name}: does not answer", (await SoonAsync(cluster, shell, "kv doctor", ProblemsFound)).Output, StringComparison.Ordinal);
-            Assert.Contains($"{name}: ", (await SoonAsync(cluster, shell, "kv admin operations", Unavailable)).Error, StringComparison.Ordinal);
-            await SoonAsync(cluster, shell, "kv admin placement", exitCode: 0);
-            var replaced = await SoonAsync(cluster, shell, $"kv admin replace-node {hung.Node}", Unavailable);
-            Assert.Contains("Without " + name, replaced.Error, StringComparison.Ordinal);
+            await SoonAsync(cluster, shell, "kv status --output json", exitCode: 0, status => SilentIn(status).SequenceEqual([hung.Node]));
+            await SoonAsync(cluster, shell, "kv doctor", ProblemsFound, found => Says(found.Output, $"{name}: does not answer"));
+            await SoonAsync(cluster, shell, "kv admin operations", Unavailable, listed => Says(listed.Error, $"{name}: "));
+            await SoonAsync(cluster, shell, "kv admin placement", exitCode: 0, static _ => true);
+            await SoonAsync(cluster, shell, $"kv admin replace-node {hung.Node}", Unavailable, replaced => Says(replaced.Error, "Without " + name));
             // It may have been executed when the node goes on.
             foreach (var change in (string[])["drain", "quarantine 0"])
-                Assert.Contains(name, (await SoonAsync(cluster, shell, $"kv admin {change} {hung.Node}", OutcomeUnknown)).Error, StringComparison.Ordinal);
+                await SoonAsync(cluster, shell, $"kv admin {change} {hung.Node}", OutcomeUnknown, changed => Says(changed.Error, name));
 
             hung.Resume();
             ShellAnswer? ended = null;
@@ -51,12 +51,19 @@ public sealed class HungNodeTests
         }
     }
 
-    private static IEnumerable<int> SilentIn(JsonDocument status) => status.RootElement.GetProperty("nodes").EnumerateArray()
-        .Where(static node => node.GetProperty("error").ValueKind != JsonValueKind.Null).Select(static node => node.GetProperty("node").GetInt32());
+    private static bool Says(string printed, string text) => printed.Contains(text, StringComparison.Ordinal);
 
-    // The first answer counts. Its time is judged by what the machine takes meanwhile: the same program, started at the same time, that asks no silent node,
-    // and what a bare loop loses. An unexpected answer is asked for again only where these two show that the machine took longer than an answer may.
-    private static async Task<ShellAnswer> SoonAsync(FaultCluster cluster, OperatorShell shell, string line, int exitCode)
+    private static IReadOnlyList<int> SilentIn(ShellAnswer status)
+    {
+        using var document = JsonDocument.Parse(status.Output);
+        return [.. document.RootElement.GetProperty("nodes").EnumerateArray()
+            .Where(static node => node.GetProperty("error").ValueKind != JsonValueKind.Null).Select(static node => node.GetProperty("node").GetInt32())];
+    }
+
+    // The first answer counts. Its time is judged by what the machine takes meanwhile: some times the same program, started at the same time, that asks no
+    // silent node, because no command needs as little of the processor as that one, and what a bare loop loses. An unexpected answer is asked for again only
+    // where these two show that the machine took longer than an answer may.
+    private static async Task SoonAsync(FaultCluster cluster, OperatorShell shell, string line, int exitCode, Func<ShellAnswer, bool> isExpected)
     {
         for (var attempt = 1; ; attempt++)
         {
@@ -65,13 +72,13 @@ public sealed class HungNodeTests
             var answer = await shell.RunAsync(line);
             var lost = loop.Lost;
             var beside = await asking;
-            Assert.True(beside.ExitCode == 0, beside.ToString());
+            var machine = (BesideTimes * beside.Took) + lost;
             Assert.True(
-                answer.Took <= Soon + beside.Took + lost,
+                answer.Took <= Soon + machine,
                 $"later than {Soon}, with {beside.Took} for a program that waits for nobody and {lost} that the machine took from a loop: {answer}");
-            if (answer.ExitCode == exitCode)
-                return answer;
-            Assert.True(beside.Took + lost > Soon && attempt < AttemptsMax, $"not {exitCode} as exit code: {answer}");
+            if (beside.ExitCode == 0 && answer.ExitCode == exitCode && isExpected(answer))
+                return;
+            Assert.True(machine > Soon && attempt < AttemptsMax, $"not exit code {exitCode} and what is to be printed: {answer}; beside it: {beside}");
         }
     }
 }

@@ -67,8 +67,7 @@ public sealed class IdentityTests(SharedCluster shared) : IClassFixture<SharedCl
         await node.KillAsync();
         await using var etcd = await EtcdMembers.StartAsync();
         var coordinator = "etcd=" + string.Join(',', etcd.Endpoints);
-        var (exitCode, _, error) = await Tools.RunAsync(NodeProcess.Program, "init", "--coordinator", coordinator, "--nodes", "1,2,3");
-        Assert.True(exitCode == 0, error);
+        await FaultCluster.CreateAsync(["init", "--coordinator", coordinator, "--nodes", "1,2,3"]);
         var before = await etcd.ControlAsync("get", "--prefix", "");
         await AssertRefusedAsync(node, Unavailable, "belongs to another cluster", "--coordinator", coordinator);
         Assert.Equal(before, await etcd.ControlAsync("get", "--prefix", ""));

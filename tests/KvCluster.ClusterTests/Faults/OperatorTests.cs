@@ -24,7 +24,7 @@ public sealed class OperatorTests
         await histories.MoreChangesAsync(Some);
         // Creation put one replica on the fourth node. The controller moves more there, and would interfere with the operator's moves from here on.
         await cluster.UntilLevelAsync();
-        Assert.True((await cluster.AdminOf(await cluster.LeaderAsync()).PlaceAsync(new PlaceRequest { Paused = true })).Paused);
+        await cluster.PausePlacementAsync();
         await histories.MoreChangesAsync(Some);
         var members = await MembersAsync(cluster);
         var spare = Enumerable.Range(1, Nodes).Except(members).Single();
@@ -43,14 +43,13 @@ public sealed class OperatorTests
 
         var drained = await cluster.LeaderAsync();
         await Eventually.TrueAsync(
-            async () => (await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = true })).Kept.Count == 0,
-            "the node transferred all leaderships");
+            async () => (await DrainAsync(cluster, drained, isDraining: true)).Kept.Count == 0, "the node transferred all leaderships");
         await histories.MoreChangesAsync(Some);
         // If an election brings it a leadership meanwhile, it transfers that as well.
         await Eventually.TrueAsync(
             async () => (await cluster.StatusOfAsync(drained))?.Replicas.All(static replica => replica.Role == Role.Follower) == true,
             "the node that drains leads nothing");
-        await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = false });
+        await DrainAsync(cluster, drained, isDraining: false);
         await histories.CheckAsync();
         await cluster.UntilEqualAsync();
     }
@@ -87,6 +86,9 @@ public sealed class OperatorTests
         await histories.CheckAsync();
     }
 
+    private static Task<DrainResponse> DrainAsync(FaultCluster cluster, int node, bool isDraining) =>
+        FaultCluster.AnsweredAsync(() => cluster.AdminOf(node).DrainAsync(new DrainRequest { Node = (uint)node, Draining = isDraining }));
+
     private static async Task<IReadOnlyList<int>> MembersAsync(FaultCluster cluster) =>
         [.. (await cluster.RecordAsync()).Replicas.Select(static replica => (int)replica.Node)];
 
@@ -104,8 +106,9 @@ public sealed class OperatorTests
                     .ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = (uint)from, ToNode = (uint)to });
                 return true;
             }
-            catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)
+            catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable or StatusCode.Unknown)
             {
+                // Another node leads, or the answer was lost.
                 return false;
             }
         }, $"node {to} votes in the place of node {from}");

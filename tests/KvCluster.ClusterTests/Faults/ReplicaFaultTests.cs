@@ -55,7 +55,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         Directory.Delete(node.Data, recursive: true);
         Directory.Move(copy, node.Data);
         await cluster.LeaderAsync(except: Follower);
-        var acknowledged = await AcknowledgedAsync(cluster, before);
+        var acknowledged = await AcknowledgedInAllAsync(cluster, before);
         var since = node.Log.Count;
         await UnregisterAsync(cluster, Follower);
         node.Start();
@@ -115,8 +115,10 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         await cluster.TransferAsync();
         await histories.MoreChangesAsync(Some);
         await shared.EndAsync();
-        Assert.Contains(cluster.Node(Follower).Log.Skip(since), static line => line.Contains("Opening '", StringComparison.Ordinal)
-            && !line.Contains(": sound:", StringComparison.Ordinal));
+        await Eventually.TrueAsync(
+            () => cluster.Node(Follower).Log.Skip(since).Any(static line => line.Contains("Opening '", StringComparison.Ordinal)
+                && !line.Contains(": sound:", StringComparison.Ordinal)),
+            "the node says that it has found damage");
     }
 
     // A node dies, and its files have changed when it restarts.
@@ -130,7 +132,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         await cluster.Node(node).KillAsync();
         damage(State(cluster, node));
         await cluster.LeaderAsync(except: node);
-        var acknowledged = await AcknowledgedAsync(cluster, before);
+        var acknowledged = await AcknowledgedInAllAsync(cluster, before);
         cluster.Node(node).Start();
         await UntilReplacedAsync(cluster, node, before, acknowledged);
         await cluster.TransferAsync();
@@ -141,19 +143,35 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     // Its promises and acknowledgements may be lost. It must not lead or acknowledge under its id, so it gets another one.
     private static Task UntilReplacedAsync(FaultCluster cluster, int node, ulong before, KvCluster.Etag acknowledged) => Eventually.TrueAsync(async () =>
     {
-        Assert.True(await AcknowledgedAsync(cluster, before) <= acknowledged, "a damaged replica acknowledged");
+        Assert.True(await AcknowledgedAsync(cluster, before) is not { } now || now <= acknowledged, "a damaged replica acknowledged");
         var replica = (await cluster.StatusOfAsync(node))?.Replicas.FirstOrDefault();
         Assert.False(replica?.Replica == before && replica.Role == Role.Leader, "a damaged replica leads");
         return replica is { Role: Role.Follower or Role.Leader } && replica.Replica != before;
     }, $"the damaged replica {before} is replaced");
 
-    // The acknowledged end of a replica's journal, as the leader counts it.
-    private static async Task<KvCluster.Etag> AcknowledgedAsync(FaultCluster cluster, ulong replica)
+    // The same after a node has died, when its leader has read the last that was on the way.
+    private static async Task<KvCluster.Etag> AcknowledgedInAllAsync(FaultCluster cluster, ulong replica)
+    {
+        KvCluster.Etag? last = null;
+        await Eventually.TrueAsync(
+            async () =>
+            {
+                var before = last;
+                await Task.Delay(TimeSpan.FromMilliseconds(250));
+                last = await AcknowledgedAsync(cluster, replica);
+                return last is not null && last == before;
+            },
+            "a leader counts what the replica has acknowledged");
+        return last!.Value;
+    }
+
+    // The acknowledged end of a replica's journal, as the leader counts it; null if no leader says so.
+    private static async Task<KvCluster.Etag?> AcknowledgedAsync(FaultCluster cluster, ulong replica)
     {
         var statuses = await Task.WhenAll(cluster.Nodes.Where(static node => node.IsRunning).Select(node => cluster.StatusOfAsync(node.Node, detailOf: 0)));
         return statuses.SelectMany(static status => status?.Replicas ?? []).SelectMany(static own => own.Detail?.Followers ?? [])
             .Where(follower => follower.Replica == replica)
-            .Select(static follower => new KvCluster.Etag(follower.Acknowledged?.Epoch ?? 0, follower.Acknowledged?.Change ?? 0)).DefaultIfEmpty().Max();
+            .Select(static follower => (KvCluster.Etag?)new KvCluster.Etag(follower.Acknowledged?.Epoch ?? 0, follower.Acknowledged?.Change ?? 0)).Max();
     }
 
     // Has the effect of the end of its lease, which takes up to ten seconds and for which a node without its newest data waits.

@@ -14,7 +14,7 @@ public sealed class SlowReadTests
 {
     // A node that leads nothing, so leases do not matter.
     private const int Node = 3;
-    private const int RoundsMax = 3;
+    private const int RoundsMax = 5;
     private const int Values = RoundsMax * Gets;
     private const int ValueBytes = 64 << 10;
     private const int Gets = 80;

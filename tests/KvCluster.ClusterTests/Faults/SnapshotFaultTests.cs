@@ -54,6 +54,8 @@ public sealed class SnapshotFaultTests
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
         FlipBits(Directory.GetFiles(Path.Combine(cluster.Node(leader).Data, "shards", "0"), "data", SearchOption.AllDirectories).Single());
+        // A stall of the machine may have made the other one the sender.
+        await cluster.UntilLeadsAsync(leader);
         cluster.Network.Heal();
         await Eventually.TrueAsync(async () => await ReplicaOnAsync(cluster, leader) != bad, "the sender's replica is replaced");
         await histories.MoreChangesAsync(Some);
@@ -76,7 +78,8 @@ public sealed class SnapshotFaultTests
         var before = await ReplicaOnAsync(cluster, Follower);
         disk.FillExcept(RoomBytes);
         var since = cluster.Node(Follower).Log.Count;
-        await cluster.AdminOf(Follower).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = Follower, Reason = "a test does not believe it" });
+        await FaultCluster.AnsweredAsync(
+            () => cluster.AdminOf(Follower).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = Follower, Reason = "a test does not believe it" }));
         await cluster.UntilSaidAsync(Follower, "is deleted because its space is needed", since);
         await RebuiltAsync(cluster, before);
         Assert.False(Directory.Exists(Path.Combine(disk.Data, "aside", "0")), "the copy has given way");

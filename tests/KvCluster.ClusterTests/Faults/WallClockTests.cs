@@ -2,6 +2,7 @@ using System.Diagnostics;
 using System.Globalization;
 using System.Text;
 using KvCluster.Client;
+using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests.Faults;
 
@@ -14,7 +15,9 @@ public sealed class WallClockTests(Xunit.Abstractions.ITestOutputHelper output)
 {
     private static readonly TimeSpan TenMinutes = TimeSpan.FromMinutes(10);
 
-    /// <summary>The promise is a quarter of a second and the time without a leader. A busy machine may not run the leader's process for longer.</summary>
+    /// <summary>
+    /// The promise is a quarter of a second and the time without a leader. What a busy machine takes from the leader's process, or by its disk, comes on top.
+    /// </summary>
     private static readonly TimeSpan LateMax = TimeSpan.FromSeconds(2);
 
     [WallClockFact]
@@ -29,15 +32,16 @@ public sealed class WallClockTests(Xunit.Abstractions.ITestOutputHelper output)
         await using var cluster = await FaultCluster.StartAsync(prepare: node => node.Wrapper = clocks[node.Node - 1].Wrapper);
         await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.DirectEndpoints, Timeout = Eventually.Limit });
         await cluster.UntilLeadsAsync(1);
+        using var loop = new BareLoop(cluster.Folder);
 
-        var lives = new[] { 3, 6, 9, 12, 18, 24 }.Select(seconds => MeasureAsync(client, TimeSpan.FromSeconds(seconds))).ToList();
+        var lives = new[] { 3, 6, 9, 12, 18, 24 }.Select(seconds => MeasureAsync(client, loop, TimeSpan.FromSeconds(seconds))).ToList();
         await Task.Delay(2_000);
         clocks[0].Set(TenMinutes);
         await Task.Delay(3_000);
         clocks[0].Set(-TenMinutes);
         await Task.Delay(3_000);
         // Those that begin now began by a clock that was set back.
-        lives.AddRange(new[] { 4, 8, 12 }.Select(seconds => MeasureAsync(client, TimeSpan.FromSeconds(seconds))));
+        lives.AddRange(new[] { 4, 8, 12 }.Select(seconds => MeasureAsync(client, loop, TimeSpan.FromSeconds(seconds))));
         await Task.Delay(1_000);
         // To a node whose clock is a day ahead, and back.
         await cluster.UntilLeadsAsync(3);
@@ -47,11 +51,12 @@ public sealed class WallClockTests(Xunit.Abstractions.ITestOutputHelper output)
         foreach (var one in ended)
             output.WriteLine(one.ToString());
         Assert.All(ended, static one => Assert.True(one.LongestPossible >= one.Asked, $"early: {one}"));
-        Assert.All(ended, static one => Assert.True(one.ShortestPossible <= one.Asked + LateMax + (one.Asked / 1_000), $"late: {one}"));
+        Assert.All(ended, static one => Assert.True(one.ShortestPossible <= one.Asked + LateMax + one.Machine + (one.Asked / 1_000), $"late: {one}"));
     }
 
-    private static async Task<Life> MeasureAsync(KvClient client, TimeSpan asked)
+    private static async Task<Life> MeasureAsync(KvClient client, BareLoop loop, TimeSpan asked)
     {
+        var lost = loop.Lost;
         var key = Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"life/{Guid.NewGuid()}"));
         var sent = Stopwatch.GetTimestamp();
         await client.PutAsync(key, "value"u8.ToArray(), new KvPutOptions { TimeToLive = asked });
@@ -64,7 +69,7 @@ public sealed class WallClockTests(Xunit.Abstractions.ITestOutputHelper output)
             if (Stopwatch.GetElapsedTime(asking) is var took && took > TimeSpan.FromMilliseconds(250))
                 silence += took;
             if (!read.Found)
-                return new Life(asked, Stopwatch.GetElapsedTime(acknowledged, lastSeen) - silence, Stopwatch.GetElapsedTime(sent));
+                return new Life(asked, Stopwatch.GetElapsedTime(acknowledged, lastSeen) - silence, Stopwatch.GetElapsedTime(sent), loop.Lost - lost);
             lastSeen = asking;
             await Task.Delay(20);
         }
@@ -74,5 +79,6 @@ public sealed class WallClockTests(Xunit.Abstractions.ITestOutputHelper output)
     /// <param name="Asked">What was asked for.</param>
     /// <param name="ShortestPossible">It was there so long after its put was acknowledged, without the time in which nobody answered.</param>
     /// <param name="LongestPossible">So long after its put was sent it was gone.</param>
-    private sealed record Life(TimeSpan Asked, TimeSpan ShortestPossible, TimeSpan LongestPossible);
+    /// <param name="Machine">What a bare loop lost meanwhile.</param>
+    private sealed record Life(TimeSpan Asked, TimeSpan ShortestPossible, TimeSpan LongestPossible, TimeSpan Machine);
 }

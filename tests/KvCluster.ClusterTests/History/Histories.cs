@@ -11,7 +11,7 @@ namespace KvCluster.ClusterTests.History;
 internal sealed class Histories : IAsyncDisposable
 {
     /// <summary>The limit for the changes of an ordinary run.</summary>
-    public static readonly TimeSpan Limit = TimeSpan.FromMinutes(4);
+    public static readonly TimeSpan Limit = TimeSpan.FromMinutes(10);
 
     private static readonly string Log = Path.Combine(AppContext.BaseDirectory, "histories.log");
 

@@ -19,16 +19,33 @@ internal sealed class FaultCluster : IAsyncDisposable
     // A stop that takes longer is aborted with its own exit code. On a busy machine nodes may take long.
     private const string StopGraceSeconds = "150";
 
-    // The documented exit code for a coordinator that does not answer.
+    // The documented exit code for a coordinator that does not answer, and for a recovery that cannot be executed.
     private const int NoCoordinator = 3;
 
+    // Why a recovery was refused because of a node of this machine, or its etcd, that took too long to answer, or that has not looked yet.
+    private static readonly string[] Late = ["does not answer", "cannot tell whether its coordinator has lost the cluster", "does not take part",
+        "which is therefore not lost", "No connection could be made"];
+
+    // What each says in a log of a machine that is to blame. A leader whose disk is slow gives its shard away, although no test made the disk slow.
+    private static readonly string[] Excuses = ["stalled for", "disk is slow"];
+
     private readonly TemporaryDirectory _folder = new();
+    private readonly HostStalls _stalls = new();
     private readonly List<Relay> _relays = [];
     private readonly List<NodeProcess> _nodes = [];
     private readonly List<GrpcChannel> _channels = [];
     private readonly List<Process> _routers = [];
 
     private FaultCluster(EtcdMembers etcd) => Etcd = etcd;
+
+    // The relays run on the thread pool, as the tests do. With as many threads as there are processors, a test that blocks some for half a second would take
+    // the leases of every cluster of this process.
+    static FaultCluster()
+    {
+        const int Workers = 32;
+        ThreadPool.GetMinThreads(out var workers, out var completions);
+        ThreadPool.SetMinThreads(Math.Max(workers, Workers), completions);
+    }
 
     /// <summary>The cluster's router, as a member of its network.</summary>
     public const int Router = -2;
@@ -99,8 +116,8 @@ internal sealed class FaultCluster : IAsyncDisposable
     {
         var address = $"http://127.0.0.1:{Text(FreePorts.Ten())}";
         string[] arguments = ["run", "--listen", address, "--nodes", string.Join(',', Endpoints), "--serve-admin", "--until-stdin-ends", .. options];
-        var router = Process.Start(new ProcessStartInfo(Tools.Built("kv-router"), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true })!;
-        Network.SetProcess(Router, router.Id);
+        var router = Network.Start(
+            Router, new ProcessStartInfo(Tools.Built("kv-router"), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true });
         // Read, so that the pipe does not fill up.
         router.OutputDataReceived += static (_, _) => { };
         router.BeginOutputReadLine();
@@ -223,13 +240,13 @@ internal sealed class FaultCluster : IAsyncDisposable
     }
 
     /// <summary>
-    /// Injects a fault that may not cost the leader of shard 0 its leadership. The one excuse is that a node of this machine stalled meanwhile and
-    /// says so in its log. Then the fault is injected again, a few times at most.
+    /// Injects a fault that may not cost the leader of shard 0 its leadership. The one excuse is that a node of this machine, or this process with the relays
+    /// between them, stalled meanwhile and says so in its log. Then the fault is injected again, some times at most.
     /// </summary>
     /// <param name="fault">Gets the leader; injects the fault and removes it.</param>
     public async Task LeaderStaysAsync(Func<int, Task> fault)
     {
-        const int RoundsMax = 5;
+        const int RoundsMax = 12;
         var told = new List<string>();
         while (told.Count < RoundsMax)
         {
@@ -248,12 +265,21 @@ internal sealed class FaultCluster : IAsyncDisposable
         Assert.Fail($"the leader did not stay: {string.Join("; ", told)}{Explain()}");
     }
 
-    /// <summary>The number of lines that each node has printed.</summary>
-    public IReadOnlyDictionary<int, int> LogLengths() => _nodes.ToDictionary(static node => node.Node, static node => node.Log.Count);
+    /// <summary>The number of lines that each node has printed, and this process as a client of them.</summary>
+    public IReadOnlyDictionary<int, int> LogLengths()
+    {
+        var lengths = _nodes.ToDictionary(static node => node.Node, static node => node.Log.Count);
+        lengths[Network.Clients] = _stalls.Log.Count;
+        return lengths;
+    }
 
-    /// <summary>The report of a node's own stall since then, the only excuse for a leadership that ended without a fault. Null if no node stalled.</summary>
+    /// <summary>
+    /// The report of a stall since then of a node, of its disk or of this process, which carries all connections. It is the only excuse for a leadership that
+    /// ended without a fault. Null if nothing stalled.
+    /// </summary>
     public string? StallSince(IReadOnlyDictionary<int, int> lengths) =>
-        _nodes.SelectMany(node => node.Log.Skip(lengths[node.Node])).FirstOrDefault(static line => line.Contains("stalled for", StringComparison.Ordinal));
+        _nodes.SelectMany(node => node.Log.Skip(lengths[node.Node])).Concat(_stalls.Log.Skip(lengths[Network.Clients]))
+            .FirstOrDefault(static line => Excuses.Any(excuse => line.Contains(excuse, StringComparison.Ordinal)));
 
     /// <summary>A node that has a replica of the shard and does not lead it.</summary>
     public async Task<int> FollowerAsync(uint shard = 0)
@@ -325,8 +351,17 @@ internal sealed class FaultCluster : IAsyncDisposable
     public async Task CheckpointAsync()
     {
         foreach (var node in _nodes.Where(node => node.IsRunning))
-            await AdminOf(node.Node).CheckpointAsync(new CheckpointRequest());
+            await AnsweredAsync(() => AdminOf(node.Node).CheckpointAsync(new CheckpointRequest()));
     }
+
+    /// <summary>From now on nodes move no replicas by themselves.</summary>
+    public async Task PausePlacementAsync() =>
+        Assert.True((await AnsweredAsync(() => AdminOf(1).PlaceAsync(new PlaceRequest { Paused = true }))).Paused);
+
+    /// <summary>Repeats a call that is harmless to repeat until it is answered. On a busy machine etcd or a leader may not answer a node in time.</summary>
+    public static Task<T> AnsweredAsync<T>(Func<AsyncUnaryCall<T>> call) => Eventually.AnsweredAsync(
+        () => call().ResponseAsync,
+        static failure => failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Unknown or StatusCode.FailedPrecondition);
 
     /// <summary>Waits until one of the nodes prints a text, after everything printed so far, and returns the node.</summary>
     public async Task<int> UntilOneSaysAsync(string text, IReadOnlyDictionary<int, int> since)
@@ -360,6 +395,7 @@ internal sealed class FaultCluster : IAsyncDisposable
         foreach (var relay in _relays)
             await relay.DisposeAsync();
         await Etcd.DisposeAsync();
+        await _stalls.DisposeAsync();
         if (Environment.GetEnvironmentVariable("KV_KEEP_LOGS") is { Length: > 0 } kept)
             foreach (var node in _nodes)
                 await File.WriteAllLinesAsync(Path.Combine(kept, $"{Path.GetFileName(Folder)}-node-{node.Node}.log"), node.Log);
@@ -382,13 +418,7 @@ internal sealed class FaultCluster : IAsyncDisposable
         string[] split = splitAt.Length > 0 ? ["--split-at", splitAt] : [];
         string[] command = ["init", "--coordinator", "etcd="
             + string.Join(',', Etcd.Endpoints), .. security, "--nodes", string.Join(',', Enumerable.Range(1, founders)), .. split];
-        // On a busy machine etcd may take longer than the program waits. When repeated, the program continues where it was.
-        await Eventually.TrueAsync(async () =>
-        {
-            var (exitCode, _, error) = await Tools.RunAsync(NodeProcess.Program, command);
-            Assert.True(exitCode is 0 or NoCoordinator, error);
-            return exitCode == 0;
-        }, "the cluster is created");
+        await CreateAsync(command);
         var ports = FreePorts.Ten();
         for (var node = 1; node <= nodes; node++)
         {
@@ -409,6 +439,40 @@ internal sealed class FaultCluster : IAsyncDisposable
             Endpoints = [.. Endpoints, $"http://127.0.0.1:{Text(front.Port)}"];
         }
     }
+
+    /// <summary>
+    /// Rebuilds the coordinator's records by the command, which nothing may refuse but a busy machine: a node has seconds to answer, and what it says of its
+    /// coordinator follows etcd's end or start a moment later.
+    /// </summary>
+    /// <returns>What the command printed.</returns>
+    public static async Task<string> UntilRecoveredAsync(string endpoint, params string[] arguments)
+    {
+        var (exitCode, output, error) = (0, "", "");
+        await Eventually.TrueAsync(
+            async () =>
+            {
+                (exitCode, output, error) = await RecoverAsync(endpoint, arguments);
+                Assert.True(
+                    exitCode == 0 || (exitCode == NoCoordinator && Late.Any(late => $"{output}\n{error}".Contains(late, StringComparison.Ordinal))),
+                    $"{exitCode}: {output}\n{error}");
+                return exitCode == 0;
+            },
+            () => $"the records are rebuilt: {output}\n{error}");
+        return output;
+    }
+
+    /// <summary>Runs that command once.</summary>
+    public static Task<(int ExitCode, string Output, string Error)> RecoverAsync(string endpoint, params string[] arguments) =>
+        Tools.RunAsync(Tools.Built("kv", "KvCluster.Cli"), ["admin", "coordinator", "recover", "--endpoint", endpoint, .. arguments]);
+
+    /// <summary>Runs the program's command that creates a cluster.</summary>
+    public static Task CreateAsync(IReadOnlyList<string> command) => Eventually.TrueAsync(async () =>
+    {
+        // On a busy machine etcd may take longer than the program waits. When repeated, the program continues where it was.
+        var (exitCode, _, error) = await Tools.RunAsync(NodeProcess.Program, command);
+        Assert.True(exitCode is 0 or NoCoordinator, error);
+        return exitCode == 0;
+    }, "the cluster is created");
 
     private static KvCluster.Etag EtagOf(V1.Etag? etag) => etag is null ? default : new KvCluster.Etag(etag.Epoch, etag.Change);
 

@@ -8,6 +8,10 @@ namespace KvCluster.ClusterTests;
 internal sealed class Greedy : IAsyncDisposable
 {
     private const string Python = "/usr/bin/python3";
+
+    // Its loads take seconds to tens of seconds on an idle machine.
+    private static readonly TimeSpan Limit = 3 * Eventually.Limit;
+
     private readonly Process _process;
 
     private Greedy(Process process) => _process = process;
@@ -31,7 +35,7 @@ internal sealed class Greedy : IAsyncDisposable
             RedirectStandardOutput = true,
         })!;
         var greedy = new Greedy(process);
-        var line = await process.StandardOutput.ReadLineAsync().WaitAsync(Eventually.Limit);
+        var line = await process.StandardOutput.ReadLineAsync().WaitAsync(Limit);
         Assert.Equal("ready", line);
         return greedy;
     }
@@ -40,7 +44,7 @@ internal sealed class Greedy : IAsyncDisposable
     public async Task<string> DrainAsync()
     {
         _process.StandardInput.Close();
-        var told = await _process.StandardOutput.ReadToEndAsync().WaitAsync(Eventually.Limit);
+        var told = await _process.StandardOutput.ReadToEndAsync().WaitAsync(Limit);
         await _process.WaitForExitAsync();
         return told.Trim();
     }

@@ -62,13 +62,12 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
     public void Start()
     {
         string[] command = [.. First, .. Wrapper, Executable, .. CommandWith(), "--serve-admin", "--until-stdin-ends"];
-        _process = Process.Start(new ProcessStartInfo(command[0], command[1..])
+        _process = network.Start(node, new ProcessStartInfo(command[0], command[1..])
         {
             RedirectStandardInput = true,
             RedirectStandardOutput = true,
             RedirectStandardError = true,
-        })!;
-        network.SetProcess(node, _process.Id);
+        });
         _process.OutputDataReceived += (_, line) => Keep(line.Data);
         _process.ErrorDataReceived += (_, line) => Keep(line.Data);
         _process.BeginOutputReadLine();

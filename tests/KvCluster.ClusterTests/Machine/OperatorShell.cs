@@ -42,7 +42,8 @@ internal sealed class OperatorShell(IReadOnlyDictionary<string, string> variable
         using var shell = Process.Start(start)!;
         shell.StandardInput.Close();
         var (output, error) = (shell.StandardOutput.ReadToEndAsync(), shell.StandardError.ReadToEndAsync());
-        await shell.WaitForExitAsync().WaitAsync(Eventually.Limit);
+        // Some lines wait for the work of nodes.
+        await shell.WaitForExitAsync().WaitAsync(3 * Eventually.Limit);
         return new ShellAnswer(line, shell.ExitCode, await output, await error, Stopwatch.GetElapsedTime(begun));
     }
 }

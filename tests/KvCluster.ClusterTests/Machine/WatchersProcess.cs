@@ -14,6 +14,9 @@ internal sealed class WatchersProcess : IAsyncDisposable
     private const string Ready = "ready";
     private const string AllSeen = "seen";
 
+    // All values together are gigabytes.
+    private static readonly TimeSpan Limit = 3 * Eventually.Limit;
+
     private readonly Process _process;
 
     private WatchersProcess(Process process)
@@ -34,7 +37,7 @@ internal sealed class WatchersProcess : IAsyncDisposable
     {
         string[] arguments = [typeof(WatchersProcess).Assembly.Location, Command, Text(watchers), Text(valueBytes), .. endpoints];
         var process = Process.Start(new ProcessStartInfo("dotnet", arguments) { RedirectStandardInput = true, RedirectStandardOutput = true })!;
-        Assert.Equal(Ready, await process.StandardOutput.ReadLineAsync().WaitAsync(Eventually.Limit));
+        Assert.Equal(Ready, await process.StandardOutput.ReadLineAsync().WaitAsync(Limit));
         return new WatchersProcess(process);
     }
 
@@ -59,7 +62,7 @@ internal sealed class WatchersProcess : IAsyncDisposable
     private static async Task RunAsync(int watchers, int valueBytes, string[] endpoints)
     {
         await using var client = new KvClient(new KvClientOptions { Endpoints = endpoints, Timeout = Eventually.Limit });
-        using var limit = new CancellationTokenSource(Eventually.Limit);
+        using var limit = new CancellationTokenSource(2 * Limit);
         var begun = 0;
         var watching = Enumerable.Range(0, watchers).Select(_ => WatchAsync()).ToArray();
         await Eventually.TrueAsync(() => Volatile.Read(ref begun) == watchers, "all watches have begun");
@@ -84,5 +87,5 @@ internal sealed class WatchersProcess : IAsyncDisposable
 
     private static string Text(int number) => number.ToString(CultureInfo.InvariantCulture);
 
-    private async Task SeesAsync() => Assert.Equal(AllSeen, await _process.StandardOutput.ReadLineAsync().WaitAsync(Eventually.Limit));
+    private async Task SeesAsync() => Assert.Equal(AllSeen, await _process.StandardOutput.ReadLineAsync().WaitAsync(2 * Limit));
 }

@@ -13,11 +13,14 @@ internal sealed record FaultSign(string Metric, IReadOnlyList<string> Labels, IR
         await Scrape.ValuesAsync($"http://{scraped.TargetOf(target)}", Metric, Labels) is { Count: > 0 } values ? values.Sum() : (double?)null));
 
     /// <summary>Whether the fault is there.</summary>
-    /// <param name="scraped">The cluster.</param>
+    /// <param name="now">What was read.</param>
     /// <param name="before">What was read before the fault.</param>
-    public async Task<bool> IsThereAsync(ScrapedCluster scraped, IReadOnlyList<double?> before)
+    public bool IsThere(IReadOnlyList<double?> now, IReadOnlyList<double?> before)
     {
-        var shown = (await ReadAsync(scraped)).Zip(before, (now, then) => now is { } value && Holds(value, then ?? 0)).ToList();
+        var shown = now.Zip(before, (value, then) => value is { } known && Holds(known, then ?? 0)).ToList();
         return AtAll ? shown.TrueForAll(static shows => shows) : shown.Contains(true);
     }
+
+    /// <summary>Whether the fault is there now.</summary>
+    public async Task<bool> IsThereAsync(ScrapedCluster scraped, IReadOnlyList<double?> before) => IsThere(await ReadAsync(scraped), before);
 }

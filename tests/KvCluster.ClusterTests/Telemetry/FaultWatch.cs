@@ -6,8 +6,8 @@ namespace KvCluster.ClusterTests.Telemetry;
 /// <summary>
 /// Measures how long each alert of a fault takes to fire. The time begins with the fault, or, where that takes time to come about, when a
 /// <see cref="FaultSign"/> shows it. The alert may take the window and the wait of its rule, one scrape and one evaluation, and what the machine takes: what a
-/// bare loop loses meanwhile, and by how much a scrape was late or slow. A scrape that fails although its target runs interrupts series and so begins every
-/// wait anew.
+/// bare loop loses meanwhile, and by how much a scrape was late or slow, or an evaluation late. A scrape that fails although its target runs interrupts series
+/// and so begins every wait anew.
 /// </summary>
 internal sealed class FaultWatch
 {
@@ -20,8 +20,8 @@ internal sealed class FaultWatch
     private FaultWatch(ScrapedCluster scraped, BareLoop loop, Func<Task<IReadOnlySet<string>>> firing, Action<string> say, List<Watched> missing) =>
         (_scraped, _loop, _firing, _say, _missing) = (scraped, loop, firing, say, missing);
 
-    /// <summary>The alerts that have not fired yet, for people.</summary>
-    public string Missing => string.Join(" and ", _missing.Select(static alert => alert.Name));
+    /// <summary>The alerts that have not fired yet, with what their signs showed, for people.</summary>
+    public string Missing => string.Join(" and ", _missing.Select(static alert => alert.ToString()));
 
     /// <summary>Begins, before the fault.</summary>
     /// <param name="scraped">The cluster.</param>
@@ -61,7 +61,8 @@ internal sealed class FaultWatch
             if (alert.Sign is not { } sign)
                 continue;
             // One that comes and goes begins again.
-            var isThere = await sign.IsThereAsync(_scraped, alert.Before);
+            alert.Now = await sign.ReadAsync(_scraped);
+            var isThere = sign.IsThere(alert.Now, alert.Before);
             if (isThere && !alert.IsThere)
                 alert.Begin(_loop.Lost);
             alert.IsThere = isThere;
@@ -94,11 +95,12 @@ internal sealed class FaultWatch
         var began = scrapes.Where(series => _scraped.Runs(series.Instance)).SelectMany(static series => series.Samples)
             .Where(sample => sample.Value == 0 && sample.At > alert.Began && sample.At < fired)
             .Select(static sample => sample.At).DefaultIfEmpty(alert.Began).Max();
-        var late = scrapes.SelectMany(static series => series.Samples.Zip(series.Samples.Skip(1), static (one, next) => next.At - one.At))
-            .DefaultIfEmpty(interval).Max() - interval;
+        // Each evaluation of a rule that waits or fires writes a sample.
+        var evaluated = await _scraped.Prometheus.SamplesAsync($"ALERTS{{alertname=\"{alert.Name}\"}}", looked);
+        var late = LateIn(scrapes) + LateIn(evaluated);
         var slow = (await _scraped.Prometheus.SamplesAsync("scrape_duration_seconds{job=\"kvcluster\"}", looked))
             .SelectMany(static series => series.Samples).Select(static sample => TimeSpan.FromSeconds(sample.Value)).DefaultIfEmpty(TimeSpan.Zero).Max();
-        var machine = lost + slow + (late > TimeSpan.Zero ? late : TimeSpan.Zero);
+        var machine = lost + slow + late;
         var (window, wait) = TelemetryFiles.WaitsOf(alert.Name);
         // A wait ends with an evaluation.
         var limit = window + (Math.Ceiling(wait / interval) * interval) + (2 * interval) + machine;
@@ -110,6 +112,11 @@ internal sealed class FaultWatch
         Assert.True(fired - began <= limit, line);
     }
 
+    // By how much a sample came later than one interval after the one before it.
+    private static TimeSpan LateIn(IReadOnlyList<SampledSeries> series) =>
+        series.SelectMany(static one => one.Samples.Zip(one.Samples.Skip(1), static (sample, next) => next.At - sample.At - PrometheusServer.Interval))
+            .Append(TimeSpan.Zero).Max();
+
     /// <summary>An alert that has not fired yet.</summary>
     private sealed class Watched(string name, FaultSign? sign, IReadOnlyList<double?> before)
     {
@@ -120,12 +127,18 @@ internal sealed class FaultWatch
 
         public bool IsThere { get; set; } = sign is null;
 
-        public IReadOnlyList<double?> Before => before;
+        public IReadOnlyList<double?> Before { get; } = before;
+
+        /// <summary>What the sign showed last.</summary>
+        public IReadOnlyList<double?> Now { get; set; } = before;
 
         public DateTime Began { get; private set; }
 
         public TimeSpan LostBefore { get; private set; }
 
         public void Begin(TimeSpan lost) => (Began, LostBefore) = (DateTime.UtcNow, lost);
+
+        public override string ToString() => Sign is null ? Name : string.Create(
+            CultureInfo.InvariantCulture, $"{Name} ({Sign.Metric} was [{string.Join(", ", Before)}] and is [{string.Join(", ", Now)}])");
     }
 }

@@ -10,6 +10,7 @@ namespace KvCluster.ClusterTests.Telemetry;
 public sealed class OtlpTests
 {
     [ToolFact("etcd", "etcdctl")]
+    [Trait("Turn", "1")]
     public async Task Node_WithAnEndpoint_SendsTracesMetricsWithExemplarsAndLogs()
     {
         await using var receiver = await OtlpReceiver.StartAsync();
@@ -20,8 +21,8 @@ public sealed class OtlpTests
         ]);
         var trace = ActivityTraceId.CreateRandom();
         var put = new PutRequest { Key = ByteString.CopyFromUtf8("key"), Value = ByteString.CopyFromUtf8("value") };
-        await cluster.KvOf(1)
-            .PutAsync(put, new Metadata { { "traceparent", $"00-{trace}-{ActivitySpanId.CreateRandom()}-01" } }, DateTime.UtcNow.AddSeconds(60));
+        var parent = new Metadata { { "traceparent", $"00-{trace}-{ActivitySpanId.CreateRandom()}-01" } };
+        await FaultCluster.AnsweredAsync(() => cluster.KvOf(1).PutAsync(put, parent, DateTime.UtcNow.AddSeconds(60)));
         var traceBytes = Convert.FromHexString(trace.ToString());
         await Eventually.TrueAsync(() => receiver.Has("/v1/traces", traceBytes) && receiver.Has("/v1/traces", "journal write"), "the trace comes");
         await Eventually.TrueAsync(() => receiver.Has("/v1/metrics", "kvcluster.node.journal.write.duration"), "metrics come");

@@ -188,7 +188,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, Node
         var floor = history.Floor;
         var session = run.DrawSession();
         run.Network.Call(_node, node => node.Requests.OpenSession(
-            session, new SessionOwner(run.Conditions.LeavesSessions ? 1 : _node.Value, 1), result => run.Network.Reply(() =>
+            session, new QuotaOwner(run.Conditions.LeavesSessions ? 1 : _node.Value, 1), result => run.Network.Reply(() =>
             {
                 run.Transcript.Answer(run.NowUs, $"session {result.Outcome}", result.Etag);
                 if (result.Outcome == WriteOutcome.Applied)

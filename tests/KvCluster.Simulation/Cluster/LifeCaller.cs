@@ -108,7 +108,7 @@ internal sealed class LifeCaller(ClusterRun run)
     {
         var session = run.DrawSession();
         var sentUs = run.RealUs;
-        run.Network.Call(run.LeaderHint, node => node.Requests.OpenSession(session, new SessionOwner(99, 1), LifetimeMs, result => run.Network.Reply(() =>
+        run.Network.Call(run.LeaderHint, node => node.Requests.OpenSession(session, new QuotaOwner(99, 1), LifetimeMs, result => run.Network.Reply(() =>
         {
             if (result.Outcome != WriteOutcome.Applied)
                 return;

@@ -69,7 +69,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
     public void Touch(string key, int ttlMs, Action<WriteResult> done) => Change(request => request.Touch(Encoding.ASCII.GetBytes(key), (ulong)ttlMs), done);
 
     /// <summary>Opens a session with a lifetime.</summary>
-    public void OpenSession(UInt128 session, SessionOwner owner, ulong lifetimeMs, Action<WriteResult> done) =>
+    public void OpenSession(UInt128 session, QuotaOwner owner, ulong lifetimeMs, Action<WriteResult> done) =>
         Change(request => request.OpenSession(session, owner, lifetimeMs), done);
 
     /// <summary>Keeps a session alive. Gives its lifetime, 0 if it does not exist, or a negative number if nothing is known.</summary>
@@ -108,7 +108,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
     });
 
     /// <summary>Opens a session.</summary>
-    public void OpenSession(UInt128 session, SessionOwner owner, Action<WriteResult> done) => Change(request => request.OpenSession(session, owner), done);
+    public void OpenSession(UInt128 session, QuotaOwner owner, Action<WriteResult> done) => Change(request => request.OpenSession(session, owner), done);
 
     /// <summary>Makes a change of any kind.</summary>
     public void Make(Action<WriteRequest> fill, Action<WriteResult> done) => Change(fill, done);

@@ -83,7 +83,7 @@ internal sealed class TransactCaller(ClusterRun run)
     private void Open(long turn)
     {
         var session = run.DrawSession();
-        run.Network.Call(_node, node => node.Requests.OpenSession(session, new SessionOwner(98, 1), result => run.Network.Reply(() =>
+        run.Network.Call(_node, node => node.Requests.OpenSession(session, new QuotaOwner(98, 1), result => run.Network.Reply(() =>
         {
             if (turn != _turn)
                 return;

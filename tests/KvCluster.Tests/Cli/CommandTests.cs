@@ -283,7 +283,8 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         {
             (var exitCode, told, var error) = await RunAsync(
                 string.Create(CultureInfo.InvariantCulture, $"timeout --preserve-status --signal=TERM {time.TotalSeconds:F0} $KV watch {_key} --output json"));
-            if (told.Length == 0)
+            // Two seconds after the signal the program ends in any case, and says so.
+            if (told.Length == 0 || error.Contains("before the command ended", StringComparison.Ordinal))
                 return false;
             Assert.Equal((0, ""), (exitCode, error));
             return true;
@@ -295,9 +296,15 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
     [Trait("Turn", "3")]
     public async Task Watch_WithBookmarks_PrintsPositionsWhileNothingChanges()
     {
-        var (exitCode, output, error) = await RunAsync(
-            $"exec 3< <(exec $KV watch {_key} --bookmarks --output json); read -r first <&3; read -r second <&3; kill -TERM $!; "
-            + "printf '%s\n' \"$first\" \"$second\"; cat <&3");
+        var (exitCode, output, error) = (0, "", "");
+        // Two seconds after the signal the program ends in any case, and says so.
+        await Eventually.TrueAsync(async () =>
+        {
+            (exitCode, output, error) = await RunAsync(
+                $"exec 3< <(exec $KV watch {_key} --bookmarks --output json); read -r first <&3; read -r second <&3; kill -TERM $!; "
+                + "printf '%s\n' \"$first\" \"$second\"; cat <&3");
+            return !error.Contains("before the command ended", StringComparison.Ordinal);
+        }, "the program ends soon after the signal");
         Assert.Equal((0, ""), (exitCode, error));
         var lines = output.Split('\n', StringSplitOptions.RemoveEmptyEntries);
         Assert.True(lines.Length >= 2, output);
@@ -353,8 +360,13 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
     [ToolFact("bash")]
     public async Task PlanOfARecovery_SaysThatNothingWasChanged()
     {
-        var (exitCode, output, error) = await RunAsync("$KV admin coordinator recover --plan");
-        Assert.True(exitCode == 0, error);
+        var (exitCode, output, error) = (1, "", "");
+        // A node that does not answer within seconds, as where the machine stalls, is a reason against the plan.
+        await Eventually.TrueAsync(async () =>
+        {
+            (exitCode, output, error) = await RunAsync("$KV admin coordinator recover --plan");
+            return exitCode == 0;
+        }, () => error);
         Assert.EndsWith("nothing was changed; the same command without --plan writes this\n", output, StringComparison.Ordinal);
     }
 

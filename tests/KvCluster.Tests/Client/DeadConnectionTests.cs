@@ -41,7 +41,7 @@ public sealed class DeadConnectionTests(ITestOutputHelper output)
         await using var cluster = await NodeCluster.StartAsync(1);
         var port = new Uri(cluster.AddressOf(1)).Port;
         await using var relay = new Relay(new Network(), to: 1, port, from: Network.Clients);
-        await using var writer = new KvClient(cluster.AddressOf(1));
+        await using var writer = new KvClient(new KvClientOptions { Endpoints = [cluster.AddressOf(1)], Timeout = Eventually.Limit });
         await using var watcher = new KvClient(
             new KvClientOptions { Endpoints = [$"http://127.0.0.1:{relay.Port}"], Gateway = true, Timeout = Eventually.Limit });
         using var stop = new CancellationTokenSource(Eventually.Limit);
@@ -73,9 +73,9 @@ public sealed class DeadConnectionTests(ITestOutputHelper output)
     public async Task ChangesOfAKey_BegunOneAfterTheOther_KeepTheirOrder()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        await using var client = new KvClient(cluster.AddressOf(1));
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.AddressOf(1)], Timeout = Eventually.Limit });
         await client.PutAsync("first", "opens the session");
-        for (var round = 0; round < 200; round++)
+        for (var round = 0; round < 80; round++)
         {
             var key = $"order/{round % 7}";
             var first = client.PutAsync(key, "first");

@@ -2,6 +2,7 @@ using System.Collections.Concurrent;
 using Google.Protobuf;
 using KvCluster.Client;
 using KvCluster.V1;
+using Microsoft.AspNetCore.Connections;
 
 namespace KvCluster.Tests.Client;
 
@@ -76,7 +77,20 @@ internal sealed class FakeCluster : IAsyncDisposable
     public async Task<FakeNode> RestartAsync(FakeNode node)
     {
         await node.DisposeAsync();
-        return Nodes[(int)node.Id - 1] = await FakeNode.StartAsync(this, node.Id, new Uri(node.Address).Port);
+        await Eventually.TrueAsync(async () =>
+        {
+            try
+            {
+                Nodes[(int)node.Id - 1] = await FakeNode.StartAsync(this, node.Id, new Uri(node.Address).Port);
+                return true;
+            }
+            catch (IOException failure) when (failure.InnerException is AddressInUseException)
+            {
+                // Another test has got the port meanwhile, and returns it soon.
+                return false;
+            }
+        }, "the node's port is free");
+        return Nodes[(int)node.Id - 1];
     }
 
     /// <summary>Gives a shard a new leader in a new epoch. Clients learn of it by hints only, until <see cref="Announce"/>.</summary>

@@ -25,6 +25,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     private readonly FakeCluster _cluster;
     private readonly ConcurrentDictionary<string, ConnectionContext> _connections = new();
     private readonly ConcurrentDictionary<Channel<V1.ShardMap>, bool> _watchers = new();
+    private readonly ConcurrentDictionary<Call, bool> _misdirected = new(ReferenceEqualityComparer.Instance);
     private WebApplication? _app;
     private int _replies;
     private int _adminCalls;
@@ -56,6 +57,12 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
     /// <summary>Calls received over Exchange streams, except those that open sessions.</summary>
     public ConcurrentQueue<Call> Calls { get; } = new();
+
+    /// <summary>
+    /// Those calls without the ones that were refused because another node leads the shard. While the connection to a leader takes long, as where the machine
+    /// stalls, clients ask the other nodes.
+    /// </summary>
+    public IEnumerable<Call> CallsAsLeader => Calls.Where(call => !_misdirected.ContainsKey(call));
 
     /// <summary>Ids of calls that their callers gave up.</summary>
     public ConcurrentQueue<ulong> Cancelled { get; } = new();
@@ -308,6 +315,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         var route = _cluster.RouteOf(key.Span);
         if (route.Leader == Id)
             return new Reply { Id = call.Id, Response = serve(key).ToByteString() };
+        _misdirected[call] = true;
         var status = Hint(call.Shard == route.Shard ? "NOT_LEADER" : "WRONG_SHARD", route);
         return new Reply { Id = call.Id, Code = status.Code, Status = status.ToByteString() };
     }

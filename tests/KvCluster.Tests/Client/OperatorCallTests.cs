@@ -28,7 +28,7 @@ public sealed class OperatorCallTests
             node.Abort();
             return Task.Delay(Timeout.InfiniteTimeSpan);
         };
-        await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(400), async time =>
+        await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(150), async time =>
         {
             var before = node.AdminCallsSeen;
             await using var client = ClientOf(cluster, gateway, time);
@@ -46,15 +46,22 @@ public sealed class OperatorCallTests
     [Fact]
     public async Task Transfer_NodeGoneAfterALostAnswer_KeepsItsUnknownOutcome()
     {
-        await using var cluster = await FakeCluster.StartAsync(1);
-        var node = cluster.Nodes[0];
-        node.AdminScript = () =>
+        await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(2), async time =>
         {
-            _ = node.DisposeAsync().AsTask();
-            return Task.Delay(Timeout.InfiniteTimeSpan);
-        };
-        await using var client = ClientOf(cluster, gateway: false, TimeSpan.FromSeconds(2));
-        await Assert.ThrowsAsync<KvOutcomeUnknownException>(() => client.Admin.TransferAsync(1));
+            await using var cluster = await FakeCluster.StartAsync(1);
+            var node = cluster.Nodes[0];
+            node.AdminScript = () =>
+            {
+                _ = node.DisposeAsync().AsTask();
+                return Task.Delay(Timeout.InfiniteTimeSpan);
+            };
+            await using var client = ClientOf(cluster, gateway: false, time);
+            var failure = await Assert.ThrowsAnyAsync<KvException>(() => client.Admin.TransferAsync(1));
+            if (node.AdminCallsSeen == 0)
+                return false;
+            Assert.IsType<KvOutcomeUnknownException>(failure);
+            return true;
+        });
     }
 
     /// <summary>The first node got the whole time of the call, so one that stood still blocked every upgrade of the chart.</summary>
@@ -67,7 +74,8 @@ public sealed class OperatorCallTests
             node.AdminScript = static () => Task.Delay(Timeout.InfiniteTimeSpan);
         await using var client = ClientOf(cluster, gateway: false, Eventually.Limit);
         await client.Admin.PlaceAsync(paused: true);
-        Assert.Equal(1, cluster.Nodes[2].AdminCallsSeen);
+        // More than once if this one stood still for two seconds as well.
+        Assert.NotEqual(0, cluster.Nodes[2].AdminCallsSeen);
     }
 
     /// <summary>Nobody was asked, so no attempt failed, and the call never ended.</summary>
@@ -124,10 +132,10 @@ public sealed class OperatorCallTests
             }
             stopped.Token.ThrowIfCancellationRequested();
         });
-        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.CountAsync(default, stopped.Token));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.CountAsync(default, cancellationToken: stopped.Token));
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.Admin.GetStatusAsync(cancellationToken: stopped.Token));
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.Admin.CheckpointAsync(stopped.Token));
-        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.GetAsync("a", stopped.Token).AsTask());
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.GetAsync("a", cancellationToken: stopped.Token).AsTask());
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.PutAsync("a", "2", cancellationToken: stopped.Token).AsTask());
     }
 

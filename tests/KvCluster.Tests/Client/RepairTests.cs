@@ -3,6 +3,7 @@ using Grpc.Core;
 using KvCluster.Client;
 using KvCluster.Client.Runtime;
 using KvCluster.Client.Transport;
+using KvCluster.Processes;
 using KvCluster.Tls;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
@@ -21,9 +22,12 @@ public sealed class RepairTests
         await client.PutAsync("a", "1");
         cluster.Lead(1, node: 3);
         await client.PutAsync("a", "2");
+        var asked = cluster.Nodes[0].Calls.Count;
         await client.PutAsync("a", "3");
-        Assert.Equal(2, cluster.Nodes[0].Calls.Count);
-        Assert.Equal(2, cluster.Nodes[2].Calls.Count);
+        // The put, and the one that got the hint. It may be asked again while the connection to the next leader takes long.
+        Assert.True(asked >= 2, $"{asked}");
+        Assert.Equal(asked, cluster.Nodes[0].Calls.Count);
+        Assert.Equal(2, cluster.Nodes[2].CallsAsLeader.Count());
         Assert.Equal(3, cluster.Applied["a"]);
     }
 
@@ -238,9 +242,8 @@ public sealed class RepairTests
     [Fact]
     public async Task Client_WithoutACluster_IsUnavailableAndNamesTheAddress()
     {
-        string address;
-        await using (var cluster = await FakeCluster.StartAsync(1))
-            address = cluster.Endpoint;
+        // A port that no test gets by chance.
+        var address = $"http://127.0.0.1:{FreePorts.Ten()}";
         await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(400), async time =>
         {
             await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Timeout = time });

@@ -69,7 +69,7 @@ public sealed class CallTests
         using var call = server.Client.Duplex();
         var writing = Task.Run(async () =>
         {
-            for (var i = 0; i < 50_000; i++)
+            for (var i = 0; i < 20_000; i++)
                 await call.RequestStream.WriteAsync(new EchoRequest { Payload = ByteString.CopyFrom(BitConverter.GetBytes(i)) });
             await call.RequestStream.CompleteAsync();
         });
@@ -77,7 +77,7 @@ public sealed class CallTests
         await foreach (var reply in call.ResponseStream.ReadAllAsync())
             Assert.Equal(next++, BitConverter.ToInt32(reply.Payload.Span));
         await writing;
-        Assert.Equal(50_000, next);
+        Assert.Equal(20_000, next);
     }
 
     /// <summary>

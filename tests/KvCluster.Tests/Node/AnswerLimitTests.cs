@@ -169,7 +169,7 @@ public sealed class AnswerLimitTests(AnswerLimitTests.TwoShards cluster) : IClas
         {
             Nodes = await NodeCluster.StartAsync(1, "k"u8.ToArray());
             _router = await RouterHost.StartAsync(
-                new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [Nodes.AddressOf(1)] },
+                new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [Nodes.AddressOf(1)], Timeout = Eventually.Limit },
                 new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
             Channel = GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
             foreach (var (key, valueBytes) in Entries)

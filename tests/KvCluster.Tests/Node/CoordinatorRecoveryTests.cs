@@ -37,18 +37,18 @@ public sealed class CoordinatorRecoveryTests
         var before = await cluster.RecordAsync();
         var placed = await cluster.Coordinator.ListAsync(cluster.Keys.Root, CancellationToken.None);
         await DeleteAsync(cluster);
-        var plan = await RecoverAsync(cluster, planOnly: true);
-        Assert.Empty(plan.Refusals);
+        var plan = new RecoverResponse();
+        await Eventually.TrueAsync(async () => (plan = await RecoverAsync(cluster, planOnly: true)).Refusals.Count == 0, "all nodes answer in time");
         Assert.False(plan.Applied);
         Assert.Equal([0U, 1U], plan.Shards.Select(static shard => shard.Shard));
         Assert.All(plan.Shards, static shard => Assert.Equal([1U, 2U, 3U], shard.Intact.Order()));
         Assert.Null((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None)).Value);
 
-        Assert.True((await RecoverAsync(cluster)).Applied);
+        await AppliedAsync(cluster);
         var after = await cluster.RecordAsync();
         Assert.Equal(
             (before.Epoch, before.Leader, before.LeaderIncarnation, before.Lineage), (after.Epoch, after.Leader, after.LeaderIncarnation, after.Lineage));
-        await JoinedAsync(cluster, recovery: 1);
+        await JoinedAsync(cluster, after.Recovery);
         await PutAsync(cluster);
         await Eventually.TrueAsync(async () =>
         {
@@ -82,7 +82,15 @@ public sealed class CoordinatorRecoveryTests
                 Interlocked.Decrement(ref left) >= 0 ? await put() : throw new CoordinatorUnavailableException("The coordinator is gone again."));
             try
             {
-                Assert.True((await RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None)).Applied);
+                var response = await RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None);
+                if (response.Nodes.Any(static node => !node.Answered))
+                {
+                    // A node was late, so only the claim was put. The same again.
+                    puts--;
+                    continue;
+                }
+
+                Assert.True(response.Applied);
                 Assert.Equal(PutsOfAll, puts);
                 break;
             }
@@ -121,9 +129,9 @@ public sealed class CoordinatorRecoveryTests
         var stray = cluster.Keys.Shard(new(Shards));
         var record = new ShardRecord { Shard = Shards, Generation = 1, Lineage = Lineage.Create().ToByteString() };
         await cluster.Coordinator.CompareAndSetAsync(stray, 0, RecordText.Format(record), 0, CancellationToken.None);
-        Assert.True((await RecoverAsync(cluster)).Applied);
+        await AppliedAsync(cluster);
         Assert.Null((await cluster.Coordinator.GetAsync(stray, CancellationToken.None)).Value);
-        await JoinedAsync(cluster, recovery: 1);
+        await JoinedAsync(cluster, (await cluster.RecordAsync()).Recovery);
         await PutAsync(cluster);
     }
 
@@ -147,14 +155,19 @@ public sealed class CoordinatorRecoveryTests
 
             return await put();
         });
-        var ended = await Assert.ThrowsAsync<RecoveryEndedException>(
-            () => RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None));
-        Assert.Contains("somebody else has begun", ended.Message, StringComparison.Ordinal);
+        // One for which a node answers too late ends before it puts anything.
+        RecoveryEndedException? ended = null;
+        await Eventually.TrueAsync(
+            async () => (ended = await Record.ExceptionAsync(
+                () => RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None)) as RecoveryEndedException) is not null,
+            "the recovery has ended early");
+        Assert.Contains("somebody else has begun", ended!.Message, StringComparison.Ordinal);
         Assert.Null((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None)).Value);
-        // The next one takes a number above both.
-        Assert.True((await RecoverAsync(cluster)).Applied);
-        Assert.Equal(10UL, (await cluster.RecordAsync()).Recovery);
-        await JoinedAsync(cluster, recovery: 10);
+        // The next one takes a number above both, and so does each that is tried again.
+        await AppliedAsync(cluster);
+        var number = (await cluster.RecordAsync()).Recovery;
+        Assert.True(number >= 10, $"{number}");
+        await JoinedAsync(cluster, number);
         await PutAsync(cluster);
     }
 
@@ -187,7 +200,7 @@ public sealed class CoordinatorRecoveryTests
         Assert.True(losing.Lost > 0);
         for (var node = 1U; node <= Nodes; node++)
             Assert.Null((await ReportOfAsync(cluster, node)).Bound);
-        Assert.True((await RecoverAsync(cluster)).Applied);
+        await AppliedAsync(cluster);
     }
 
     /// <summary>It came after the release by whoever had asked and given up, and held the node for ten minutes.</summary>
@@ -347,6 +360,7 @@ public sealed class CoordinatorRecoveryTests
     {
         var cluster = await NodeCluster.StartAsync((int)Nodes, "m"u8.ToArray());
         await PutAsync(cluster);
+        await cluster.SettledLeaderAsync();
         await KnowAllAsync(cluster, cluster.PeerAddressOf);
         return cluster;
     }
@@ -386,6 +400,10 @@ public sealed class CoordinatorRecoveryTests
 
     private static async Task<RecoverResponse> RecoverAsync(NodeCluster cluster, bool planOnly = false) =>
         await new Admin.V1.Coordinator.CoordinatorClient(cluster.ChannelOf(1).Calls()).RecoverAsync(new RecoverRequest { PlanOnly = planOnly });
+
+    // Nothing is applied if a node does not answer in time, as happens when the machine stalls.
+    private static Task AppliedAsync(NodeCluster cluster) =>
+        Eventually.TrueAsync(async () => (await RecoverAsync(cluster)).Applied, "all nodes answer in time, and the records are rebuilt");
 
     private static Task PutAsync(NodeCluster cluster) => cluster.PutAsync(new PutRequest { Key = Key, Value = Key });
 

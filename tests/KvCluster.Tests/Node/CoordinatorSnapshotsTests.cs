@@ -9,6 +9,7 @@ using KvCluster.Storage.Files;
 using KvCluster.Tests.ServiceDefaults.Security;
 using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Logging.Abstractions;
+using EtcdMembers = KvCluster.Processes.EtcdMembers;
 
 namespace KvCluster.Tests.Node;
 

@@ -294,8 +294,14 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         Assert.Equal((EventKind.Delete, EventReason.Expired), (end.Kind, end.Reason));
         await EtcdAsync(async etcd =>
         {
-            var granted = await new Lease.LeaseClient(both.Channel!.Calls()).LeaseGrantAsync(new LeaseGrantRequest { TTL = 1 });
-            var put = await etcd.PutAsync(new Etcdserverpb.PutRequest { Key = Key("leased"), Lease = granted.ID });
+            // A lease may end before its put where the machine stalls.
+            var put = await Eventually.AnsweredAsync(
+                async () =>
+                {
+                    var granted = await new Lease.LeaseClient(both.Channel!.Calls()).LeaseGrantAsync(new LeaseGrantRequest { TTL = 1 });
+                    return await etcd.PutAsync(new Etcdserverpb.PutRequest { Key = Key("leased"), Lease = granted.ID });
+                },
+                static refused => refused.StatusCode == StatusCode.NotFound);
             var told = await EtcdEventsAsync(new WatchCreateRequest { Key = Key("leased"), StartRevision = put.Header.Revision }, 2);
             // An event of etcd does not say why.
             Assert.Equal(Mvccpb.Event.Types.EventType.Delete, told[1].Type);

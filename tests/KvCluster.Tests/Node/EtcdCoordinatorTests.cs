@@ -95,7 +95,7 @@ public sealed class EtcdCoordinatorTests
     [Fact]
     public void HeaderCheck_RevisionLowerThanBeforeTheRequest_Alarms()
     {
-        var check = new EtcdHeaderCheck(NullLogger.Instance);
+        var check = new EtcdRestoreCheck(NullLogger.Instance);
         check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, new SeenStore(0, 0));
         // An answer overtaken by a later one must not alarm.
         check.Check(new ResponseHeader { ClusterId = 7, Revision = 9 }, new SeenStore(0, 9));
@@ -106,7 +106,7 @@ public sealed class EtcdCoordinatorTests
     [Fact]
     public void HeaderCheck_DifferentClusterId_Alarms()
     {
-        var check = new EtcdHeaderCheck(NullLogger.Instance);
+        var check = new EtcdRestoreCheck(NullLogger.Instance);
         check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, new SeenStore(0, 0));
         Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 8, Revision = 11 }, new SeenStore(0, 10)));
     }
@@ -143,11 +143,11 @@ public sealed class EtcdCoordinatorTests
     [Fact]
     public void HeaderCheck_ThatContinuesWithAnotherStore_IgnoresAnswersToWhatWasAskedBefore()
     {
-        var check = new EtcdHeaderCheck(NullLogger.Instance);
+        var check = new EtcdRestoreCheck(NullLogger.Instance);
         check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, check.Seen);
         var before = check.Seen;
         Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 8, Revision = 2 }, before));
-        var found = new EtcdHeaderCheck(NullLogger.Instance);
+        var found = new EtcdRestoreCheck(NullLogger.Instance);
         found.Check(new ResponseHeader { ClusterId = 8, Revision = 3 }, found.Seen);
         check.ContinueAs(found);
         check.ThrowIfAlarmed();

@@ -51,28 +51,33 @@ public sealed class ForeignClusterTests
     [Fact]
     public async Task Client_WhenAnotherClusterHasTheAddressOfItsNode_AppliesNothingThere()
     {
-        await using var cluster = await NodeCluster.StartAsync(1);
-        await using var other = await NodeCluster.StartAsync(1);
-        var address = cluster.AddressOf(1);
-        await using var client = new KvCluster.Client.KvClient(
-            new KvCluster.Client.KvClientOptions { Endpoints = [address], Timeout = TimeSpan.FromSeconds(3), ExactlyOnce = false });
-        await cluster.LeaderOfAsync(0);
-        await client.PutAsync("b", "1");
-        await cluster.StopNodeAsync(1);
-        await other.StopNodeAsync(1);
-        await other.StartNodeAsync(other.OptionsOf(1) with { Listen = address });
-        await other.LeaderOfAsync(0);
-        // Many at once, because the refusal of the stream may come while some of them are being written to it.
-        var attempts = Enumerable.Range(0, 64).Select(_ => Task.Run(async () =>
+        await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(3), async time =>
         {
-            for (var attempt = 0; attempt < 3; attempt++)
+            await using var cluster = await NodeCluster.StartAsync(1);
+            await using var other = await NodeCluster.StartAsync(1);
+            var address = cluster.AddressOf(1);
+            await using var client = new KvCluster.Client.KvClient(
+                new KvCluster.Client.KvClientOptions { Endpoints = [address], Timeout = time, ExactlyOnce = false });
+            await cluster.LeaderOfAsync(0);
+            if (await Record.ExceptionAsync(() => client.PutAsync("b", "1").AsTask()) is KvCluster.Client.KvException)
+                return false;
+            await cluster.StopNodeAsync(1);
+            await other.StopNodeAsync(1);
+            await other.StartNodeAsync(other.OptionsOf(1) with { Listen = address });
+            await other.LeaderOfAsync(0);
+            // Many at once, because the refusal of the stream may come while some of them are being written to it.
+            var failures = await Task.WhenAll(Enumerable.Range(0, 64).Select(_ => Task.Run(async () =>
             {
-                var failure = await Assert.ThrowsAsync<KvCluster.Client.KvUnavailableException>(() => client.PutAsync("a", "2").AsTask());
-                Assert.Equal(KvCluster.Client.ChangeOutcome.NotApplied, failure.Outcome);
-            }
-        }));
-        await Task.WhenAll(attempts);
-        Assert.False((await other.KvOf(1).GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8("a") })).Found);
+                var seen = new List<KvCluster.Client.KvException>();
+                for (var attempt = 0; attempt < 3; attempt++)
+                    seen.Add(await Assert.ThrowsAnyAsync<KvCluster.Client.KvException>(() => client.PutAsync("a", "2").AsTask()));
+                return seen;
+            })));
+            Assert.False((await other.KvOf(1).GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8("a") })).Found);
+            // The time may have passed between a write to the stream and its refusal.
+            return failures.SelectMany(static seen => seen).All(
+                static failure => failure is KvCluster.Client.KvUnavailableException { Outcome: KvCluster.Client.ChangeOutcome.NotApplied });
+        });
     }
 
     /// <summary>Operators' calls are at the port for nodes unless the node is told otherwise, and the map says where.</summary>
@@ -88,7 +93,8 @@ public sealed class ForeignClusterTests
         Assert.Equal(cluster.PeerAddressOf(1), described!.AdminAddress);
         var refused = await Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(1).CheckpointAsync(new Admin.V1.CheckpointRequest()));
         Assert.Equal(StatusCode.Unimplemented, refused.StatusCode);
-        await using var client = new KvCluster.Client.KvClient(cluster.AddressOf(1));
+        await using var client = new KvCluster.Client.KvClient(
+            new KvCluster.Client.KvClientOptions { Endpoints = [cluster.AddressOf(1)], Timeout = Eventually.Limit });
         Assert.Single(await client.Admin.CheckpointAsync());
     }
 

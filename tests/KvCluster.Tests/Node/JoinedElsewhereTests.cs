@@ -32,7 +32,7 @@ public sealed class JoinedElsewhereTests : IDisposable
         var known = KnownRecords.Open(LocalDisk.Instance, _folder.Path);
         known.Keep(before);
         known.Keep(NodesOf(cluster));
-        Assert.Equal(new JoinedElsewhere(new(1), 0), await FindAsync(known));
+        Assert.Equal(new JoinedElsewhere(new(1), 0), await FoundAsync(known));
         await RebuildAsync(cluster);
         await Eventually.TrueAsync(async () => await FindAsync(known) == new JoinedElsewhere(new(1), 1), "node 1 has joined the recovery");
 
@@ -45,7 +45,7 @@ public sealed class JoinedElsewhereTests : IDisposable
         var entering = entry.WaitForClusterAsync(
             mayCreate: false,
             known.Cluster,
-            () => FindAsync(known),
+            () => FoundAsync(known),
             () =>
             {
                 refused.TrySetResult();
@@ -89,6 +89,14 @@ public sealed class JoinedElsewhereTests : IDisposable
 
     private static Task<JoinedElsewhere?> FindAsync(KnownRecords known, CancellationToken cancellationToken = default) =>
         JoinedElsewhere.FindAsync(new(2), known, static (_, address) => GrpcChannel.ForAddress(address), cancellationToken);
+
+    // A node that does not answer within seconds is taken for one that is gone, and here it is not.
+    private static async Task<JoinedElsewhere?> FoundAsync(KnownRecords known)
+    {
+        JoinedElsewhere? found = null;
+        await Eventually.TrueAsync(async () => (found = await FindAsync(known)) is not null, "node 1 answers");
+        return found;
+    }
 
     // Nobody listens where nodes 2 and 3 were.
     private static IReadOnlyList<NodeRecord> NodesOf(NodeCluster cluster) =>

@@ -88,8 +88,8 @@ public sealed class LevelTests
         var older = await Assert.ThrowsAsync<DirectoryFormatException>(() => cluster.StartNodeAsync(cluster.OptionsOf(3) with { Levels = Earlier }));
         Assert.Contains("format level 3, but only level 1 is supported", older.Message, StringComparison.Ordinal);
         await cluster.StartNodeAsync(3);
-        await RegisteredAsync(cluster);
-        Assert.Equal([1U, 1U, 3U], (await LevelsAsync(cluster)).Nodes.Select(static node => node.FormatInUse));
+        await Eventually.TrueAsync(
+            async () => (await LevelsAsync(cluster)).Nodes.Select(static node => node.FormatInUse).SequenceEqual([1U, 1U, 3U]), "node 3 uses the raised level");
 
         Task RefusedAsync(string told) =>
             Refusal.ExpectAsync(() => LevelsAsync(cluster, raise: true), StatusCode.FailedPrecondition, "NOT_RAISED", $"Nothing was changed: {told}");

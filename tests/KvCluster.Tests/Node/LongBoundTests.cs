@@ -28,7 +28,8 @@ public sealed class LongBoundTests(KvApiTests.OneNode fixture, ITestOutputHelper
         // A bound that is no key and a zero byte: the greatest key below it is its beginning.
         list = await _kv.ListAsync(new ListRequest { Start = second, End = ByteString.CopyFrom([.. third.Span, 1]), Reverse = true });
         Assert.Equal([third, second], list.Entries.Select(entry => entry.Key));
-        await using var client = new KvCluster.Client.KvClient(fixture.Cluster.AddressOf(1));
+        await using var client = new KvCluster.Client.KvClient(
+            new KvCluster.Client.KvClientOptions { Endpoints = [fixture.Cluster.AddressOf(1)], Timeout = Eventually.Limit });
         var page = await client.ListAsync(new KvCluster.Client.KvList { Start = second.Memory, End = (byte[])[.. third.Span, 1], Reverse = true });
         Assert.Equal([third, second], page.Entries.Select(entry => ByteString.CopyFrom(entry.Key.Span)));
         Assert.Equal(2ul, (await _kv.CountAsync(new CountRequest { Start = After(first), End = After(third) })).Count);

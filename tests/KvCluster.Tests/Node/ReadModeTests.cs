@@ -18,7 +18,7 @@ public sealed class ReadModeTests
     public async Task Get_LinearizableAtAnyReplica_ShowsEverythingAcknowledgedBefore()
     {
         await using var cluster = await StartAsync();
-        for (var round = 0; round < 100; round++)
+        for (var round = 0; round < 30; round++)
         {
             var put = await cluster.PutAsync(Put("k", $"{round}"));
             foreach (var node in (uint[])[1, 2, 3])
@@ -116,12 +116,17 @@ public sealed class ReadModeTests
         await CutOffFirstAsync(cluster);
         var put = await cluster.PutAsync(Put("k", "mine"));
         using var exchange = cluster.KvOf(1).Exchange();
-        var call = new Call { Id = 1, Method = V1.Method.Get, Request = Session("k", put.Position).ToByteString(), TimeoutMs = 200 };
-        await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { call } });
-        Assert.True(await exchange.ResponseStream.MoveNext(CancellationToken.None));
-        var reply = Assert.Single(exchange.ResponseStream.Current.Replies);
-        Assert.Equal(StatusCode.DeadlineExceeded, (StatusCode)reply.Code);
-        Assert.Equal("REPLICA_BEHIND", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason);
+        await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(200), async time =>
+        {
+            var request = Session("k", put.Position).ToByteString();
+            var call = new Call { Id = 1, Method = V1.Method.Get, Request = request, TimeoutMs = (uint)time.TotalMilliseconds };
+            await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { call } });
+            Assert.True(await exchange.ResponseStream.MoveNext(CancellationToken.None));
+            var reply = Assert.Single(exchange.ResponseStream.Current.Replies);
+            Assert.Equal(StatusCode.DeadlineExceeded, (StatusCode)reply.Code);
+            // A call whose time has passed before its turn has not asked the replica.
+            return Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason == "REPLICA_BEHIND";
+        });
         cluster.ReleaseLinksOfFirst();
     }
 
@@ -181,7 +186,7 @@ public sealed class ReadModeTests
         await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
         await cluster.LeaderOfAsync(0);
         await using var client = new KvClient(new KvClientOptions { Endpoints = [$"http://{cluster.ChannelOf(1).Target}"], Timeout = Eventually.Limit });
-        for (var round = 0; round < 30; round++)
+        for (var round = 0; round < 10; round++)
         {
             foreach (var key in (string[])["a", "z"])
             {
@@ -208,7 +213,8 @@ public sealed class ReadModeTests
         var reading = readers.Select(node => Task.Run(async () =>
         {
             var answered = 0;
-            while (!Volatile.Read(ref done))
+            // The last reads are of an elected leader, so each of them is answered once even if the machine runs a reader late.
+            while (!Volatile.Read(ref done) || answered == 0)
             {
                 var before = Volatile.Read(ref acknowledged);
                 try

@@ -7,6 +7,7 @@ using KvCluster.Processes;
 using KvCluster.Replication.Protocol;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging.Abstractions;
+using EtcdMembers = KvCluster.Processes.EtcdMembers;
 
 namespace KvCluster.Tests.Node;
 

@@ -22,9 +22,12 @@ public sealed class ReplicaReplacementTests
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
         await cluster.FollowedAsync();
-        var bad = OtherThan(await cluster.LeaderOfAsync(0));
+        var bad = OtherThan(await cluster.SettledLeaderAsync());
         var before = await cluster.RecordAsync();
-        await cluster.AdminOf(bad).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = bad, Reason = "a test does not believe it" });
+        await Eventually.AnsweredAsync(
+            () => cluster.AdminOf(bad).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = bad, Reason = "a test does not believe it" }).ResponseAsync,
+            // Another replica may have been silent for a moment.
+            static refused => ReasonOf(refused) == "NOT_QUARANTINED");
         await RebuiltAsync(cluster, bad, before);
         Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(bad), "aside", "0")), "the quarantined replica is set aside");
     }
@@ -244,17 +247,21 @@ public sealed class ReplicaReplacementTests
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
         await cluster.FollowedAsync();
-        var leader = await cluster.LeaderOfAsync(0);
+        var leader = await cluster.SettledLeaderAsync();
+        await cluster.FollowedAsync();
         var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
         var before = await cluster.RecordAsync();
-        Assert.Contains($"node {others[0]} already has a replica of the shard", await RefusalAsync(others[0]), StringComparison.Ordinal);
-        Assert.Contains($"node {leader} has no learner of the shard", await RefusalAsync(null), StringComparison.Ordinal);
-        Assert.Contains("there is no node 99", await RefusalAsync(99), StringComparison.Ordinal);
+        await RefusedAsync(others[0], $"node {others[0]} already has a replica of the shard");
+        await RefusedAsync(null, $"node {leader} has no learner of the shard");
+        await RefusedAsync(99, "there is no node 99");
         await cluster.StopNodeAsync(others[0]);
-        await Eventually.TrueAsync(
-            () => RefusalAsync(others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
-        Assert.Contains("of the 2 voters that would remain, only 1 follow closely", await RefusalAsync(leader), StringComparison.Ordinal);
+        // It takes a moment until the leader knows that the node is gone.
+        await RefusedAsync(others[0], "is not connected");
+        await RefusedAsync(leader, "of the 2 voters that would remain, only 1 follow closely");
         Assert.Equal((before.Epoch, before.Generation), (await cluster.RecordAsync() is var after ? (after.Epoch, after.Generation) : default));
+
+        Task RefusedAsync(uint? to, string why) => Eventually.TrueAsync(
+            async () => (await RefusalAsync(to)).Contains(why, StringComparison.Ordinal), $"the replacement is refused because {why}");
 
         async Task<string> RefusalAsync(uint? to)
         {
@@ -277,7 +284,7 @@ public sealed class ReplicaReplacementTests
         await cluster.FollowedAsync();
         await cluster.AdminOf(1).PlaceAsync(new PlaceRequest { Paused = true });
         var before = await cluster.RecordAsync();
-        var leader = await cluster.LeaderOfAsync(0);
+        var leader = await cluster.SettledLeaderAsync();
         var from = before.Replicas.First(replica => replica.Node != leader);
         var to = FourthOf(before);
         await Eventually.TrueAsync(
@@ -377,13 +384,15 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
-        var leader = await cluster.LeaderOfAsync(0);
+        var leader = await cluster.SettledLeaderAsync();
         var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
         var before = await cluster.RecordAsync();
         await cluster.StopNodeAsync(others[0]);
         await Eventually.TrueAsync(
             () => RefusalAsync(99, others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
-        Assert.Contains("of the 2 voters that would remain, only 1 follow closely", await RefusalAsync(others[1], others[1]), StringComparison.Ordinal);
+        await Eventually.TrueAsync(
+            () => RefusalAsync(others[1], others[1]).Result.Contains("of the 2 voters that would remain, only 1 follow closely", StringComparison.Ordinal),
+            "the replacement is refused for want of voters");
         Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Replica));
 
         async Task<string> RefusalAsync(uint from, uint to) => (await Assert.ThrowsAsync<RpcException>(

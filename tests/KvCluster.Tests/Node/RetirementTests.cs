@@ -66,11 +66,11 @@ public sealed class RetirementTests
             retired.LastWriteTimeUtc = now - TimeSpan.FromHours(ageHours);
         }
         var free = 100L;
-        await using var retiredReplicas = new RetiredReplicas(folder.Path, () => (free, 100), TimeProvider.System, NullLogger.Instance);
+        await using var retiredReplicas = new RetiredSpace(folder.Path, () => (free, 100), TimeProvider.System, NullLogger.Instance);
         retiredReplicas.MakeRoom(CancellationToken.None);
         Assert.Equal(3, Directory.GetDirectories(folder.Path).Length);
         // There is space for one more as soon as the second is deleted.
-        var full = new RetiredReplicas(
+        var full = new RetiredSpace(
             folder.Path, () => (Directory.GetDirectories(folder.Path).Length > 1 ? 19 : 20, 100), TimeProvider.System, NullLogger.Instance);
         await using (full)
             await Eventually.TrueAsync(() => Directory.GetDirectories(folder.Path).Length == 1, "two are deleted");
@@ -86,7 +86,7 @@ public sealed class RetirementTests
             Directory.CreateDirectory(Path.Combine(folder.Path, name));
         Directory.SetLastWriteTimeUtc(Path.Combine(folder.Path, "1-b"), DateTime.UtcNow - TimeSpan.FromHours(1));
         var lacking = 1;
-        await using var retired = new RetiredReplicas(
+        await using var retired = new RetiredSpace(
             folder.Path, static () => (100, 100), TimeProvider.System, NullLogger.Instance) { IsRoomLacking = () => Interlocked.Exchange(ref lacking, 0) == 1 };
         retired.MakeRoom(CancellationToken.None);
         await Eventually.TrueAsync(() => Directory.GetDirectories(folder.Path).Length == 2, "one is deleted");

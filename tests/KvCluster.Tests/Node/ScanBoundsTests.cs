@@ -101,8 +101,7 @@ public sealed class ScanBoundsTests
     {
         var kv = cluster.KvOf(1);
         await FillAsync(kv, 1);
-        using var call = kv.Scan(new ScanRequest());
-        Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
+        using var call = await BeginAsync(kv, new ScanRequest());
         var entries = new List<Entry>(call.ResponseStream.Current.Entries);
         await meanwhile();
         var failure = await Assert.ThrowsAsync<RpcException>(async () =>
@@ -116,18 +115,36 @@ public sealed class ScanBoundsTests
         Assert.Equal(Enumerable.Range(0, entries.Count).Select(Key), entries.Select(entry => entry.Key));
         Assert.All(entries, entry => Assert.Equal(1, entry.Value[0]));
         // Another scan continues after them.
-        using var rest = kv.Scan(new ScanRequest { ResumeAfter = entries[^1].Key });
-        Assert.True(await rest.ResponseStream.MoveNext(CancellationToken.None));
+        using var rest = await BeginAsync(kv, new ScanRequest { ResumeAfter = entries[^1].Key });
         Assert.Equal(Key(entries.Count), rest.ResponseStream.Current.Entries[0].Key);
     }
+
+    // The first page is there. On a busy machine the snapshot may be too old before that, and then the scan begins again.
+    private static Task<AsyncServerStreamingCall<ScanPage>> BeginAsync(Kv.KvClient kv, ScanRequest request) => Eventually.AnsweredAsync(
+        async () =>
+        {
+            var call = kv.Scan(request);
+            try
+            {
+                Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
+                return call;
+            }
+            catch
+            {
+                call.Dispose();
+                throw;
+            }
+        },
+        static refused => refused.StatusCode == StatusCode.Aborted);
 
     /// <summary>Writes much more than a stream buffers ahead of its reader.</summary>
     private static async Task FillAsync(Kv.KvClient kv, byte value)
     {
         var bytes = new byte[100_000];
         Array.Fill(bytes, value);
-        for (var key = 0; key < Keys; key++)
-            await kv.PutAsync(new PutRequest { Key = Key(key), Value = UnsafeByteOperations.UnsafeWrap(bytes) });
+        await Parallel.ForAsync(
+            0, Keys, new ParallelOptions { MaxDegreeOfParallelism = 8 },
+            async (key, _) => await kv.PutAsync(new PutRequest { Key = Key(key), Value = UnsafeByteOperations.UnsafeWrap(bytes) }));
     }
 
     private static ByteString Key(int number) => ByteString.CopyFromUtf8($"key-{number:D4}");

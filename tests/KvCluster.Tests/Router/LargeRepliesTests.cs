@@ -64,7 +64,7 @@ public sealed class LargeRepliesTests
             {
                 began.SetResult();
                 // Like a call without an answer: it ends at its deadline or when it is cancelled.
-                await Task.Delay(TimeSpan.FromMilliseconds(untilMs - Environment.TickCount64), abandoned);
+                await Task.Delay(TimeSpan.FromMilliseconds(Math.Max(0, untilMs - Environment.TickCount64)), abandoned);
                 return default;
             },
             gone.Token);

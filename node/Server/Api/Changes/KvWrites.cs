@@ -206,9 +206,9 @@ internal sealed class KvWrites(ShardLookup lookup)
     }
 
     // On a router's connection, the caller that the router names. On any other connection all sessions belong to one caller.
-    private static SessionOwner OwnerOf(ServerCallContext? context, uint caller) => context is null
-        ? new SessionOwner(0, caller)
-        : new SessionOwner(CallerNumbers.OfPeer(context), caller != 0 ? caller : CallerNumbers.OfConnection(context.Peer));
+    private static QuotaOwner OwnerOf(ServerCallContext? context, uint caller) => context is null
+        ? new QuotaOwner(0, caller)
+        : new QuotaOwner(CallerNumbers.OfPeer(context), caller != 0 ? caller : CallerNumbers.OfConnection(context.Peer));
 
     private static void ReadOpening(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> key, out uint caller, out ulong? lifetimeMs)
     {

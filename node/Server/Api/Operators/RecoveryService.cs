@@ -48,5 +48,6 @@ internal sealed class RecoveryService(NodeReporter reporter, string cluster, Cre
         }
     }
 
-    private void RequireNode(uint node, ServerCallContext context) => PeerTransport.RequireNode(new(node), PeerService.NamesOf(context), cluster, credentials);
+    private void RequireNode(uint node, ServerCallContext context) =>
+        PeerCertificate.RequireNode(new(node), PeerService.NamesOf(context), cluster, credentials);
 }

@@ -25,18 +25,6 @@ namespace KvCluster.Node.Api.Watches;
 /// <param name="kept">Knows their maximum age.</param>
 internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads threads, CallMemory memory, TimeProvider clock, KeptSnapshots kept)
 {
-    /// <summary>About how many bytes of events are in one message; those of one record are not divided. Like a page of a scan.</summary>
-    private const int MessageBytesMin = 128 << 10;
-
-    /// <summary>About what the events of a page of the journal take.</summary>
-    private const int PageBytesMin = 512 << 10;
-
-    /// <summary>Smaller messages are made for each watcher, which costs less than to look for one.</summary>
-    private const int SharedBytesMin = 4 << 10;
-
-    /// <summary>Of a larger message its reader is told before.</summary>
-    private const int AnnouncedBytesMin = 1 << 20;
-
     /// <summary>How long a caller that is far behind may be told nothing.</summary>
     private static readonly TimeSpan BookmarkAge = TimeSpan.FromMilliseconds(500);
 
@@ -131,7 +119,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         {
             output.Cancellation.ThrowIfCancellationRequested();
             ApiError? end = null;
-            switch (watcher.Hub.Next(watcher, MessageBytesMin, runs, out var position))
+            switch (watcher.Hub.Next(watcher, WatchLimits.MessageBytes, runs, out var position))
             {
                 case WatchStep.Send when runs.Count == 0 && IsCutOff(output.Shard):
                     end = ApiErrors.LeaderSilent(output.Shard.Route, lookup.Node);
@@ -189,7 +177,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             try
             {
                 // Room is not waited for here, nor held while anything else is waited for: there are few places, and others need the room.
-                if (_room.TryTake(Math.Max(output.PageBytes, PageBytesMin), out held))
+                if (_room.TryTake(Math.Max(output.PageBytes, WatchLimits.PageBytes), out held))
                 {
                     // SetResult runs the rest of this method at once, in the step of the pool that has read the journal.
                     var read = new TaskCompletionSource<CaughtUp>();
@@ -243,7 +231,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         {
             if (runs.Count == 0 || runs[^1].Batch != run.Batch)
             {
-                if (runs.Count > 0 && bytes + run.Batch.Bytes > MessageBytesMin)
+                if (runs.Count > 0 && bytes + run.Batch.Bytes > WatchLimits.MessageBytes)
                 {
                     if (await WriteAsync(output, EncodePage(output, runs[^1].Batch.Etag, runs, beginning), entries).ConfigureAwait(false) is { } end)
                         return end;
@@ -268,7 +256,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     private static MessageBytes Encode(Output output, Etag position, List<WatchRun> runs, int bytes, bool isOfJournal)
     {
         var (shard, query) = (output.Shard.InLineage, output.Query);
-        return bytes < SharedBytesMin
+        return bytes < WatchLimits.SharedMessageBytesMin
             ? WatchMessages.Encode(shard, position, runs, query)
             : output.Watcher.Hub.Share(
                 new WatchPart(runs, position, query.Options, isOfJournal), bytes, () => WatchMessages.Encode(shard, position, runs, query));
@@ -341,7 +329,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     private async Task<ApiError?> SendEntriesAsync(Output output, EntriesRead read)
     {
         var entries = read.Entries;
-        var bytesMax = Math.Max(MessageBytesMin, entries.NextBytes);
+        var bytesMax = Math.Max(WatchLimits.MessageBytes, entries.NextBytes);
         MessageRoom.Held held;
         while (!_room.TryTake(bytesMax + InitialEntries.EndBytes, out held))
         {
@@ -410,7 +398,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     // Sends a message for which there is room. The snapshot in which entries are read is closed in time even if the caller does not read.
     private async Task<ApiError?> WriteAsync(Output output, MessageBytes message, EntriesRead? entries = null)
     {
-        if (message.Count > AnnouncedBytesMin
+        if (message.Count > WatchLimits.AnnouncedMessageBytesMin
             && !await StalledWrite.EndsAsync(output.Responses.WriteAsync(WatchMessages.Announce(message.Count)), memory.Replies, clock).ConfigureAwait(false))
         {
             message.Return();

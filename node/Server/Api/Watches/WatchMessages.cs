@@ -4,7 +4,7 @@ using KvCluster.Wire;
 
 namespace KvCluster.Node.Api.Watches;
 
-/// <summary>Encodes the messages of a watch. Pure; any thread.</summary>
+/// <summary>Encodes the messages of a watch. Their size is bounded by <see cref="WatchLimits.MessageBytes"/>. Pure; any thread.</summary>
 internal static class WatchMessages
 {
     /// <summary>Encodes events with the position that their watcher has with them.</summary>

@@ -1,6 +1,6 @@
-// The coordinator behind etcd's API: etcd itself, or an embedded one served by another process. One member is used until it fails, then the next. Each
-// change is sent once; if its answer is lost, the result says so. Every answer's header is checked: another cluster id, or a revision below one seen before
-// the request was sent, means a restored or replaced store, and from then on nothing is changed any more.
+// The coordinator behind etcd's API: etcd itself, or an embedded one served by another process. One member is used until it fails, then the next
+// (EtcdMembers). Each change is sent once; if its answer is lost, the result says so. Every answer's header is checked (EtcdRestoreCheck): another cluster id,
+// or a revision below one seen before the request was sent, means a restored or replaced store, and from then on nothing is changed any more.
 using System.Runtime.CompilerServices;
 using Etcdserverpb;
 using Google.Protobuf;
@@ -15,16 +15,14 @@ namespace KvCluster.Node.Coordination.Etcd;
 /// <summary>A client of etcd's API. Thread-safe.</summary>
 internal sealed partial class EtcdCoordinator : ICoordinator
 {
-    private readonly EtcdEndpoint[] _endpoints;
+    private readonly EtcdMembers _members;
     private readonly string _addresses;
     private readonly EtcdOptions _options;
     private readonly IDisposable? _certificate;
     private readonly EtcdLogin _login;
-    private readonly EtcdHeaderCheck _check;
+    private readonly EtcdRestoreCheck _check;
     private readonly TimeSpan _requestTime;
     private readonly ILogger _log;
-    private int _current;
-    private int _answered = -1;
     private bool _isSilent;
 
     /// <exception cref="UnusableFileException">A file named by the options is not usable.</exception>
@@ -40,11 +38,11 @@ internal sealed partial class EtcdCoordinator : ICoordinator
             new TlsFiles { AuthorityFile = options.AuthorityFile, CertificateFile = options.CertificateFile, KeyFile = options.KeyFile }, TimeProvider.System);
         _certificate = showsCertificate ? CertificateMetrics.Show(files, TimeProvider.System) : null;
         var connector = new TlsConnector(files);
-        _endpoints = [.. options.Endpoints.Select(address => new EtcdEndpoint(address, connector, options.RequestTime))];
+        _members = new EtcdMembers([.. options.Endpoints.Select(address => new EtcdEndpoint(address, connector, options.RequestTime))]);
         _addresses = string.Join(", ", options.Endpoints);
         _login = new EtcdLogin(options.User, options.Password, options.RequestTime);
         _requestTime = options.RequestTime;
-        _check = new EtcdHeaderCheck(log);
+        _check = new EtcdRestoreCheck(log);
         _log = log;
     }
 
@@ -87,7 +85,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     {
         var key = ByteString.CopyFromUtf8(prefix);
         var create = new WatchCreateRequest { Key = key, RangeEnd = EtcdRequests.EndOfPrefix(key), StartRevision = fromRevision };
-        var endpoint = Current;
+        var endpoint = _members.Current;
         // A watch lags behind other answers, so only its cluster id is checked.
         var store = _check.Seen with { Revision = 0 };
         var token = await TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
@@ -160,7 +158,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     public async Task SnapshotAsync(Action<ReadOnlyMemory<byte>> write, CancellationToken cancellationToken)
     {
         _check.ThrowIfAlarmed();
-        var endpoint = Current;
+        var endpoint = _members.Current;
         var token = await TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
         // A member that hangs may answer pings, and a snapshot has no size by which to set a deadline.
         using var silence = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
@@ -179,14 +177,14 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         catch (Exception failure)
             when (failure is RpcException or OperationCanceledException && silence.IsCancellationRequested && !cancellationToken.IsCancellationRequested)
         {
-            MoveOn(endpoint);
+            _members.MoveOn(endpoint);
             throw new CoordinatorUnavailableException(
                 $"The coordinator at {endpoint.Address} sent nothing of its snapshot for {_options.SnapshotSilenceMax.TotalSeconds:0.###} s. "
                 + "Nothing was saved or deleted.", failure);
         }
         catch (RpcException failure)
         {
-            MoveOn(endpoint);
+            _members.MoveOn(endpoint);
             throw Unavailable(failure, cancellationToken);
         }
     }
@@ -202,12 +200,9 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     public ValueTask DisposeAsync()
     {
         _certificate?.Dispose();
-        foreach (var endpoint in _endpoints)
-            endpoint.Dispose();
+        _members.Dispose();
         return ValueTask.CompletedTask;
     }
-
-    private EtcdEndpoint Current => _endpoints[Volatile.Read(ref _current)];
 
     // With this header a member without a leader refuses calls at once and ends watches, instead of leaving both waiting.
     private static Metadata Headers(string? token) =>
@@ -243,7 +238,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     {
         for (var isRenewed = false; ; isRenewed = true)
         {
-            var endpoint = Current;
+            var endpoint = _members.Current;
             string? token = null;
             try
             {
@@ -259,7 +254,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
             }
             catch (RpcException failure) when (!IsRefusal(failure))
             {
-                MoveOn(endpoint);
+                _members.MoveOn(endpoint);
                 if (!cancellationToken.IsCancellationRequested && Interlocked.Exchange(ref _isSilent, true) is false)
                     DoesNotAnswer(_log, endpoint.Address, failure.Status.Detail);
                 throw;
@@ -277,7 +272,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
                 return await CallAsync(call, cancellationToken).ConfigureAwait(false);
             }
             catch (RpcException failure)
-                when (failure.StatusCode == StatusCode.Unavailable && attempt < _endpoints.Length && !cancellationToken.IsCancellationRequested)
+                when (failure.StatusCode == StatusCode.Unavailable && attempt < _members.Count && !cancellationToken.IsCancellationRequested)
             {
                 continue;
             }
@@ -304,7 +299,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         }
         catch (RpcException failure)
         {
-            MoveOn(endpoint);
+            _members.MoveOn(endpoint);
             throw Unavailable(failure, cancellationToken);
         }
     }
@@ -318,7 +313,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         }
         catch (RpcException failure)
         {
-            MoveOn(endpoint);
+            _members.MoveOn(endpoint);
             throw Unavailable(failure, cancellationToken);
         }
     }
@@ -333,28 +328,20 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         }
         catch (RpcException failure)
         {
-            MoveOn(endpoint);
+            _members.MoveOn(endpoint);
             throw Unavailable(failure, cancellationToken);
         }
         _check.Check(call.ResponseStream.Current.Header, store);
         return call.ResponseStream.Current;
     }
 
-    // Moves on only from the member that failed, so that many calls that fail together move on by one.
-    private void MoveOn(EtcdEndpoint failed)
-    {
-        var index = Array.IndexOf(_endpoints, failed);
-        Interlocked.CompareExchange(ref _current, (index + 1) % _endpoints.Length, index);
-    }
-
     private void Answered(EtcdEndpoint endpoint)
     {
-        var index = Array.IndexOf(_endpoints, endpoint);
-        var before = Interlocked.Exchange(ref _answered, index);
+        var before = _members.Answered(endpoint);
         if (Interlocked.Exchange(ref _isSilent, false))
             AnswersAgain(_log, endpoint.Address);
-        if (before >= 0 && before != index)
-            TalksTo(_log, endpoint.Address, _endpoints[before].Address);
+        if (before is not null && before != endpoint)
+            TalksTo(_log, endpoint.Address, before.Address);
     }
 
     [LoggerMessage(2, LogLevel.Warning, "The coordinator at {Address} does not answer: {Reason}")]

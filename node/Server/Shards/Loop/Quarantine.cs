@@ -6,7 +6,10 @@ using KvCluster.Storage.Threads;
 
 namespace KvCluster.Node.Shards.Loop;
 
-/// <summary>Ends a replica for good: marks its directory, so that it is not opened again, and then fails the replica.</summary>
+/// <summary>
+/// Ends a replica for good whose contents are not trusted: marks its directory, so that it is not opened again, and then fails the replica. Damage that the
+/// store itself finds is not marked: it ends the replica by <see cref="StoreNotices.Failed"/>. What follows for both is in <c>DamagedReplica</c>.
+/// </summary>
 /// <param name="context">The disk, the clock, and the checkpoint executor, because the mark's sync may take long.</param>
 /// <param name="core">Knows the epoch.</param>
 /// <param name="journal">Provides the current store.</param>

@@ -101,7 +101,7 @@ internal sealed class NodeCalls(ClusterNode node)
         var session = new byte[WireWriter.SessionBytes];
         BinaryPrimitives.WriteUInt128BigEndian(session, node.DrawSession());
         Submit(
-            replica, call, request => request.OpenSession(BinaryPrimitives.ReadUInt128BigEndian(session), new SessionOwner(0, 1)),
+            replica, call, request => request.OpenSession(BinaryPrimitives.ReadUInt128BigEndian(session), new QuotaOwner(0, 1)),
             position => new OpenSessionResponse { Position = position, Session = ByteString.CopyFrom(session) }, done);
     }
 

@@ -26,8 +26,8 @@ public sealed class GrpcioKvTests
         await cluster.LeaderOfAsync(0);
         await using var router = throughRouter
             ? await RouterHost.StartAsync(
-                new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance,
-                CancellationToken.None)
+                new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit },
+                new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None)
             : null;
         using var client = Python.Start(
         [

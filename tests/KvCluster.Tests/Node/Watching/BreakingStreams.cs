@@ -15,9 +15,14 @@ internal sealed class BreakingStreams : INodeConnector, IWatchSource, IDisposabl
 {
     private readonly NodeChannels _channels = new(new TlsConnector(files: null), new ExpectedCluster());
     private readonly GrpcConnector _inner = new(new TlsConnector(files: null), 1_000, NullLogger.Instance);
+    private int _breaksLeft;
 
     /// <summary>How many streams break.</summary>
-    public int BreaksLeft { get; set; }
+    public int BreaksLeft
+    {
+        get => Math.Max(0, Volatile.Read(ref _breaksLeft));
+        init => _breaksLeft = value;
+    }
 
     /// <summary>After how many messages.</summary>
     public int MessagesMax { get; init; } = 2;
@@ -25,21 +30,17 @@ internal sealed class BreakingStreams : INodeConnector, IWatchSource, IDisposabl
     /// <summary>What happens before the stream fails.</summary>
     public Func<Task> OnBreak { get; init; } = static () => Task.CompletedTask;
 
-    /// <summary>How many streams were opened.</summary>
-    public int Streams { get; private set; }
-
     public INodeConnection Connect(string address) => _inner.Connect(address);
 
     public IAsyncEnumerable<ShardMap> WatchMap(string address, CancellationToken cancellationToken) => _inner.WatchMap(address, cancellationToken);
 
     public AsyncServerStreamingCall<StreamMessage<WatchResponse>> Watch(string address, WatchRequest request, CancellationToken cancellationToken)
     {
-        Streams++;
         // A copy, because the walk changes its request.
         var call = _channels.Watch(address, request.Clone(), cancellationToken);
-        if (BreaksLeft == 0)
+        // The walks of several shards open their streams at the same time.
+        if (Interlocked.Decrement(ref _breaksLeft) < 0)
             return call;
-        BreaksLeft--;
         var reader = new Reader(this, call);
         return new AsyncServerStreamingCall<StreamMessage<WatchResponse>>(reader, call.ResponseHeadersAsync, call.GetStatus, call.GetTrailers, call.Dispose);
     }

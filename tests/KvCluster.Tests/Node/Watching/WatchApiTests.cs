@@ -23,9 +23,15 @@ public sealed class WatchApiTests
         foreach (var node in (uint[])[1, 2, 3])
         {
             await OpenAsync(cluster, node);
-            var stream = cluster.KvOf(node).Watch(new WatchRequest { Prefix = Bytes("k"), WithPrevious = true });
+            // A follower that has not heard of its leader yet refuses.
+            var (stream, first) = await Eventually.AnsweredAsync(
+                async () =>
+                {
+                    var begun = cluster.KvOf(node).Watch(new WatchRequest { Prefix = Bytes("k"), WithPrevious = true });
+                    return (begun, await NextAsync(begun));
+                },
+                static refused => refused.StatusCode == StatusCode.Unavailable);
             streams.Add(stream);
-            var first = await NextAsync(stream);
             Assert.Empty(first.Events);
             Assert.NotNull(first.Position);
         }
@@ -72,8 +78,8 @@ public sealed class WatchApiTests
     public async Task Watch_Initial_SendsTheEntriesAndThenWhatChanges()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        for (var index = 0; index < 300; index++)
-            await cluster.PutAsync(Put($"k{index:000}", new string('v', 1_000)));
+        await cluster.LeaderOfAsync(0);
+        await Parallel.ForAsync(0, 300, async (index, _) => await cluster.PutAsync(Put($"k{index:000}", new string('v', 1_000))));
         using var stream = cluster.KvOf(1).Watch(new WatchRequest { Prefix = Bytes("k"), Initial = true });
         var (entries, messages) = (new List<string>(), 0);
         WatchResponse message;
@@ -176,10 +182,16 @@ public sealed class WatchApiTests
                     seen.AddRange(message.Events);
             }
         });
-        await client.PutAsync("a", "0");
         await begun.Task.WaitAsync(Eventually.Limit);
-        // The beginning of the watch of the other shard is not known, so only what follows a change that was seen counts.
-        await client.PutAsync("z", "0");
+        // The beginnings of the watches of the shards are not known, so only what follows changes that were seen counts.
+        foreach (var key in (string[])["a", "z"])
+        {
+            await Eventually.TrueAsync(async () =>
+            {
+                await client.PutAsync(key, "0");
+                return Values(key).Count > 0;
+            }, $"a change of '{key}' was seen");
+        }
         for (var index = 1; index <= 60; index++)
         {
             if (index == 20)
@@ -247,7 +259,7 @@ public sealed class WatchApiTests
     {
         await using var shards = await TwoShards.StartAsync(throughRouter);
         var client = shards.Client;
-        var first = await client.PutAsync("a", "before");
+        var first = (await client.PutAsync("a", "before")).Position;
         await client.PutAsync("a", "after");
         var values = new List<string>();
         await foreach (var message in client.WatchAsync(new KvWatch { AfterPositions = [first] }))
@@ -283,7 +295,7 @@ public sealed class WatchApiTests
         await using var cluster = await NodeCluster.StartAsync(
             new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 64 << 10, RetainedJournalBytes = 0 });
         await using var client = ClientOf(cluster, 1);
-        var first = await client.PutAsync("k", "0");
+        var first = (await client.PutAsync("k", "0")).Position;
         var replica = cluster.ShardsOf(1).Find("k"u8)!.Replica!;
         for (var round = 0; round < 3; round++)
         {
@@ -316,7 +328,7 @@ public sealed class WatchApiTests
     {
         await using var shards = await TwoShards.StartAsync(throughRouter);
         var (client, random, values, seen) = (shards.Client, new Random(1), new List<byte[]>(), new List<byte[]>());
-        var before = await client.PutAsync("a", "before");
+        var before = (await client.PutAsync("a", "before")).Position;
         foreach (var bytes in (int[])[5 << 20, 300_000, 100, 2 << 20, 200_000, 5 << 20])
         {
             var value = new byte[bytes];
@@ -422,15 +434,16 @@ public sealed class WatchApiTests
     /// <summary>A node with two shards, and a client of it or of a router in front of it.</summary>
     private sealed class TwoShards(NodeCluster cluster, RouterHost? router) : IAsyncDisposable
     {
-        public KvClient Client { get; } =
-            router is null ? ClientOf(cluster, 1) : new KvClient(new KvClientOptions { Endpoints = [router.Address], Gateway = true });
+        public KvClient Client { get; } = router is null
+            ? ClientOf(cluster, 1)
+            : new KvClient(new KvClientOptions { Endpoints = [router.Address], Gateway = true, Timeout = Eventually.Limit });
 
         public static async Task<TwoShards> StartAsync(bool throughRouter)
         {
             var cluster = await NodeCluster.StartAsync(1, "m"u8.ToArray());
             await cluster.LeaderOfAsync(0);
             await cluster.LeaderOfAsync(1);
-            var options = new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)] };
+            var options = new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit };
             return new TwoShards(
                 cluster, throughRouter ? await RouterHost.StartAsync(options, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None) : null);
         }

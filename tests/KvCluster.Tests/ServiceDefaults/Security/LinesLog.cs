@@ -2,8 +2,8 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
 
-/// <summary>Keeps log entries of level warning and above, as lines "Warning: ...".</summary>
-internal sealed class LinesLog : ILogger
+/// <summary>Keeps log entries of a level and above, as lines "Warning: ...".</summary>
+internal sealed class LinesLog(LogLevel least = LogLevel.Warning) : ILogger
 {
     private readonly Lock _lock = new();
     private readonly List<string> _lines = [];
@@ -20,7 +20,7 @@ internal sealed class LinesLog : ILogger
     public IDisposable? BeginScope<TState>(TState state)
         where TState : notnull => null;
 
-    public bool IsEnabled(LogLevel logLevel) => logLevel >= LogLevel.Warning;
+    public bool IsEnabled(LogLevel logLevel) => logLevel >= least;
 
     public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter)
     {

@@ -103,9 +103,16 @@ public sealed class SecureClusterTests : IAsyncLifetime
     [Fact]
     public async Task Certificate_OfARouter_IsReadFromItsHandshake()
     {
-        var presented = Assert.Single(await Handshakes.ReadAsync(new Uri(_router.Address), ClientTls, CancellationToken.None));
-        Assert.Equal((_router.Address, ""), (presented.Server, presented.Error));
-        Assert.InRange(presented.End!.Value, CertificateFolder.Now.AddDays(29), CertificateFolder.Now.AddDays(30));
+        // A handshake that takes more than five seconds, as where the machine stalls, is an error.
+        await Eventually.TrueAsync(async () =>
+        {
+            var presented = Assert.Single(await Handshakes.ReadAsync(new Uri(_router.Address), ClientTls, CancellationToken.None));
+            Assert.Equal(_router.Address, presented.Server);
+            if (presented.Error.Length > 0)
+                return false;
+            Assert.InRange(presented.End!.Value, CertificateFolder.Now.AddDays(29), CertificateFolder.Now.AddDays(30));
+            return true;
+        }, "the certificate is read");
     }
 
     [Fact]

@@ -22,7 +22,7 @@ public sealed class FileSpaceTests
         var random = new Random(1);
         Put(store, Enumerable.Range(0, count), valueBytes);
         store.Checkpoint();
-        for (var round = 0; round < 30; round++)
+        for (var round = 0; round < 20; round++)
         {
             Put(store, Enumerable.Range(0, count / 10).Select(_ => random.Next(count)), valueBytes);
             store.Checkpoint();
@@ -152,9 +152,9 @@ public sealed class FileSpaceTests
     public void GivingBack_ManyMegabytes_IsDoneInParts()
     {
         using var store = new ModelStore();
-        Put(store, Enumerable.Range(0, 10_000), ValueBytes);
+        Put(store, Enumerable.Range(0, 7_000), ValueBytes);
         store.Checkpoint();
-        Delete(store, Enumerable.Range(0, 9_900));
+        Delete(store, Enumerable.Range(0, 6_900));
         var parts = new List<KvCluster.Storage.DataFile.FilePart>();
         for (var round = 0; round < 6; round++)
         {
@@ -166,7 +166,7 @@ public sealed class FileSpaceTests
                 store.GiveBack(part);
                 parts.Add(part);
             }
-            Put(store, Enumerable.Range(9_900, 100).Append(20_000 + round), 100);
+            Put(store, Enumerable.Range(6_900, 100).Append(20_000 + round), 100);
         }
         Assert.All(parts, part => Assert.InRange(part.Bytes, 0, 16 << 20));
         Assert.True(parts.Count(part => part.IsEnd) > 2 && parts.Count(part => !part.IsEnd && part.Bytes > 0) > 4, string.Join(", ", parts));

@@ -45,7 +45,7 @@ public sealed class WorkThreadTests
         {
             using var ran = new ManualResetEventSlim();
             work.Post(new WorkAction(ran.Set));
-            Assert.True(ran.Wait(TimeSpan.FromSeconds(30)), $"Round {round} did not run.");
+            Assert.True(ran.Wait(Eventually.Limit), $"Round {round} did not run.");
         }
     }
 }

@@ -43,6 +43,11 @@ public sealed class SubsetsInFlightTests : IDisposable
 
     [Theory]
     [InlineData(2, 10_000)]
+    [Trait("Turn", "2")]
+    public void PowerLoss_RandomSubsetsOfTheSectorsOfLongerWritesOnTheDisk_LeaveThePrefixOfWholeRecords(int writes, int valueBytes) =>
+        PowerLoss_RandomSubsetsOfTheSectorsOnTheDisk_LeaveThePrefixOfWholeRecords(writes, valueBytes);
+
+    [Theory]
     [InlineData(4, 5_000)]
     public void PowerLoss_RandomSubsetsOfTheSectorsOnTheDisk_LeaveThePrefixOfWholeRecords(int writes, int valueBytes)
     {

@@ -138,7 +138,7 @@ public sealed class FirstTouchTests : IDisposable
         _store.Apply(batch => batch.Put(TreeId.Kv, BitConverter.GetBytes(0), new byte[1 << 20]));
         _store.CheckpointAll();
         Assert.Empty(Unreadable(_store));
-        var run = ValuePages(isRun: true).Single(page => Page.RunPages(1 << 20) == RunPagesAt(page)) * Page.Bytes;
+        var run = ValuePages(isRun: true).Single(page => OverflowRun.PagesFor(1 << 20) == RunPagesAt(page)) * Page.Bytes;
         var bad = run + (500 << 10);
         _disk.MakeUnreadable("data", bad, 1);
         _disk.IsInMemory = static _ => true;
@@ -159,7 +159,7 @@ public sealed class FirstTouchTests : IDisposable
     private unsafe int RunPagesAt(long number)
     {
         fixed (byte* file = _disk.ReadAll("data"))
-            return Page.RunPages(Page.ValueLength(file + (number * Page.Bytes)));
+            return OverflowRun.PagesFor(Page.ValueLength(file + (number * Page.Bytes)));
     }
 
     /// <summary>The keys that cannot be read, each in a snapshot of its own. The others have the value that was written last, if that is given.</summary>

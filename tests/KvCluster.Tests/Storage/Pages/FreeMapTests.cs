@@ -151,7 +151,7 @@ public sealed class FreeMapTests
 
     private static PageLink Write(FreeMap map, IStorageFile file, PageSpace space)
     {
-        using var writer = new RunWriter(file, space, 1 << 20);
+        using var writer = new PageWriter(file, space, 1 << 20);
         var written = map.WriteNext(writer, (needed, _) => needed, new Etag(1, 1));
         writer.Flush();
         return written;

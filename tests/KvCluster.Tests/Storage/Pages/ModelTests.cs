@@ -14,12 +14,18 @@ public sealed class ModelTests
     /// <summary>Sets that change all the time, so that some grow to trees and shrink again.</summary>
     private const int Sets = 4;
 
+    /// <summary>Those that take most of the time.</summary>
     [Theory]
     [InlineData(8, 40)]
+    [InlineData(3, 70000)]
+    [Trait("Turn", "7")]
+    public void RandomChanges_OfTheSmallestAndTheLargestEntries_ReadTheSame(int keyBytesMax, int valueBytesMax) =>
+        RandomChanges_ComparedWithAModel_ReadTheSame(keyBytesMax, valueBytesMax);
+
+    [Theory]
     [InlineData(24, 300)]
     [InlineData(200, 1100)]
     [InlineData(2048, 9000)]
-    [InlineData(3, 70000)]
     public void RandomChanges_ComparedWithAModel_ReadTheSame(int keyBytesMax, int valueBytesMax) => Seeds.Run(count: 1, random =>
     {
         using var file = new DataFile();

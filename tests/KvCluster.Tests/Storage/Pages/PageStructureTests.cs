@@ -11,7 +11,7 @@ public sealed unsafe class PageStructureTests
 {
     // Slots and lengths of a page were used unchecked. One that pointed outside its page was read or copied from there, and the process crashed.
     [Fact]
-    public void Read_CorruptedPagesWithValidChecksums_ReturnsValuesOrDamageAndStaysInThePage() => Seeds.Run(60, random =>
+    public void Read_CorruptedPagesWithValidChecksums_ReturnsValuesOrDamageAndStaysInThePage() => Seeds.Run(30, random =>
     {
         using var disk = new SimulatedDisk();
         var options = new PageStoreOptions { MapBytes = 1 << 26 };
@@ -41,7 +41,7 @@ public sealed unsafe class PageStructureTests
     });
 
     [Fact]
-    public void Problem_PagesMadeByABatch_IsNone() => Seeds.Run(3, random =>
+    public void Problem_PagesMadeByABatch_IsNone() => Seeds.Run(1, random =>
     {
         foreach (var profile in KeyProfile.All)
         {

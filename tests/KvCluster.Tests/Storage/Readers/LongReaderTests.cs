@@ -211,7 +211,7 @@ public sealed class LongReaderTests
     });
 
     [Fact]
-    public void SeveralPins_OfDifferentAge_EachIsReadAsItWasToTheEnd() => Seeds.Run(10, random =>
+    public void SeveralPins_OfDifferentAge_EachIsReadAsItWasToTheEnd() => Seeds.Run(5, random =>
     {
         using var disk = new SimulatedDisk();
         using var store = Create(disk);

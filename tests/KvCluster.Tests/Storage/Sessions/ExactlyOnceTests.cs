@@ -434,15 +434,15 @@ public sealed class ExactlyOnceTests : IDisposable
     {
         using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { SessionsMax = 12 });
         bench.Lead(3);
-        var greedy = new SessionOwner(7, 1);
+        var greedy = new QuotaOwner(7, 1);
         for (var id = 1u; id <= 12; id++)
             Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(id, greedy));
         Assert.Equal(WriteOutcome.SessionsFull, bench.TryOpenSession(13, greedy));
         // Another connection from the same address, and callers from other addresses: the longest-idle session of the owner with the most sessions ends.
-        Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(20, new SessionOwner(7, 2)));
+        Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(20, new QuotaOwner(7, 2)));
         for (var id = 30u; id < 37; id++)
-            Assert.Equal(id < 36 ? WriteOutcome.Applied : WriteOutcome.SessionsFull, bench.TryOpenSession(id, new SessionOwner(8, 1)));
-        Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(21, new SessionOwner(7, 2)));
+            Assert.Equal(id < 36 ? WriteOutcome.Applied : WriteOutcome.SessionsFull, bench.TryOpenSession(id, new QuotaOwner(8, 1)));
+        Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(21, new QuotaOwner(7, 2)));
         Assert.Equal(WriteOutcome.SessionsFull, bench.TryOpenSession(14, greedy));
         Assert.Equal(Enumerable.Range(9, 4).Concat([20, 21]).Concat(Enumerable.Range(30, 6)).Select(id => $"{id:X32}"), bench.SessionIds());
     }
@@ -453,9 +453,9 @@ public sealed class ExactlyOnceTests : IDisposable
         using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { SessionsMax = 3 });
         bench.Lead(3);
         for (var id = 1u; id <= 3; id++)
-            bench.TryOpenSession(id, new SessionOwner(7, 1));
+            bench.TryOpenSession(id, new QuotaOwner(7, 1));
         var written = bench.Submit(Identified(1, 1, 1, Put("k", "v")));
-        Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(4, new SessionOwner(8, 1)));
+        Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(4, new QuotaOwner(8, 1)));
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(written).Outcome);
         Assert.Equal(new[] { 1, 3, 4 }.Select(id => $"{id:X32}"), bench.SessionIds());
     }

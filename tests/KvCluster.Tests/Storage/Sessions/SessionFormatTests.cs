@@ -96,7 +96,7 @@ public sealed class SessionFormatTests
     public void State_Bytes_ArePinned()
     {
         var bytes = new byte[SessionState.Bytes];
-        var state = new SessionState(1, 2, 3, new SessionOwner(4, 5), new Etag(6, 7), 8);
+        var state = new SessionState(1, 2, 3, new QuotaOwner(4, 5), new Etag(6, 7), 8);
         state.WriteTo(bytes);
         Assert.Equal(
             "0100000000000000" + "0200000000000000" + "0300000000000000" + "0500000004000000" + "0600000000000000" + "0700000000000000" + "0800000000000000",

@@ -449,7 +449,7 @@ public sealed class SessionLifetimeTests : IDisposable
         var refused = bench.Submit(request => request.OpenSession(4, ReplicaBench.Owner, LifetimeMs));
         Assert.False(bench.AppendBatch());
         Assert.Equal(WriteOutcome.SessionsFull, StoreBench.Answer(refused).Outcome);
-        Assert.Equal(WriteOutcome.Applied, bench.Append(request => request.OpenSession(4, new SessionOwner(8, 1), LifetimeMs)).Outcome);
+        Assert.Equal(WriteOutcome.Applied, bench.Append(request => request.OpenSession(4, new QuotaOwner(8, 1), LifetimeMs)).Outcome);
         bench.OpenSession(11);
         bench.OpenSession(12);
         Assert.Equal(WriteOutcome.SessionsFull, bench.TryOpenSession(13, ReplicaBench.Owner));

@@ -427,7 +427,7 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
             return;
         for (var attempt = 0; _isFull || attempt == 0; attempt++)
         {
-            Assert.True(attempt < 600, "The disk stays full although everything was deleted.");
+            Assert.True(attempt < 1_800, "The disk stays full although everything was deleted.");
             _isFull = false;
             SubmitRange("b/", "b0");
             SubmitLarge(isDelete: false);

@@ -26,6 +26,7 @@ public sealed class FailedButArrivedTests
     [Theory]
     [InlineData("NoRoomAfterwards", false)]
     [InlineData("NoRoom", true)]
+    [InlineData("NoRoom", false)]
     [InlineData("ErrorAfterwards", true)]
     [Trait("Turn", "2")]
     public void AnyCall_FailsAlthoughItArrivedInOtherModes_LosesNothingThatWasAnswered(string name, bool hasDirect) =>
@@ -33,7 +34,6 @@ public sealed class FailedButArrivedTests
 
     [Theory]
     [InlineData("NoRoomAfterwards", true)]
-    [InlineData("NoRoom", false)]
     [InlineData("ErrorAfterwards", false)]
     public void AnyCall_FailsAlthoughItArrived_LosesNothingThatWasAnswered(string name, bool hasDirect)
     {

@@ -384,6 +384,11 @@ public sealed class FullDiskTests : IDisposable
 
     [Theory]
     [InlineData(nameof(UnsyncedWrites.Dropped))]
+    [Trait("Turn", "7")]
+    public void Crash_AtEveryCallOfAFullDisk_WithoutUnsyncedWrites_KeepsAllThatWasDurable(string mode) =>
+        Crash_AtEveryCallOfAFullDisk_KeepsAllThatWasDurable(mode);
+
+    [Theory]
     [InlineData(nameof(UnsyncedWrites.Torn))]
     public void Crash_AtEveryCallOfAFullDisk_KeepsAllThatWasDurable(string mode)
     {

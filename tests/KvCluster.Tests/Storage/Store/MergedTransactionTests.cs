@@ -15,7 +15,7 @@ public sealed class MergedTransactionTests
     private static readonly ReplicaId Replica = new(1);
 
     [Fact]
-    public void Requests_MergedOrOneByOne_HaveTheSameAnswersAndTrees() => Seeds.Run(40, static random =>
+    public void Requests_MergedOrOneByOne_HaveTheSameAnswersAndTrees() => Seeds.Run(20, static random =>
     {
         using var merged = new ReplicaBench(Replica);
         using var alone = new ReplicaBench(Replica);

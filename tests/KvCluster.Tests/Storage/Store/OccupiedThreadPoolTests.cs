@@ -45,7 +45,10 @@ public sealed class OccupiedThreadPoolTests : IDisposable
         // More than starts a checkpoint, and less than twice as much, from where on it does not pause.
         Put(store, "paced", keys: 20, valueBytes: 16 << 10);
         var first = store.Store.Pages.Roots.PublishedEtag;
-        Assert.InRange(store.Store.Pages.ChangedBytes, CheckpointBytes, (2 * CheckpointBytes) - 1);
+        var changed = store.Store.Pages.ChangedBytes;
+        // A machine that stands still here long enough finds the checkpoint written.
+        if (store.Store.Pages.Covered.Etag < first)
+            Assert.InRange(changed, CheckpointBytes, (2 * CheckpointBytes) - 1);
         Assert.True(SpinWait.SpinUntil(() => store.Store.Pages.Covered.Etag >= first, Eventually.Limit), "The checkpoint was not written.");
         // From twice as much on, the next write is held back.
         for (var turn = 0; turn < 4; turn++)

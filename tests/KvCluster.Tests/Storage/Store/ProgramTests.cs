@@ -19,7 +19,7 @@ public sealed class ProgramTests
 
     [Fact]
     public void Pages_UnderAnyProgram_AgreeWithTheModel() =>
-        Seeds.Run(150, random => ProgramSearch.Run(random, PageCommands.Any, NewPages, store => store.CheckPublished()));
+        Seeds.Run(50, random => ProgramSearch.Run(random, PageCommands.Any, NewPages, store => store.CheckPublished()));
 
     /// <summary>The mistake is made beside a store that works: a checkpoint under a reader adds a key if there is a set.</summary>
     [Fact]

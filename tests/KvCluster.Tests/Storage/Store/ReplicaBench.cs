@@ -70,7 +70,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     public bool AnswersReads { get; set; } = true;
 
     /// <summary>The owner of sessions where it does not matter.</summary>
-    public static SessionOwner Owner { get; } = new(7, 9);
+    public static QuotaOwner Owner { get; } = new(7, 9);
 
     public static DateTimeOffset WallTime { get; } = DateTimeOffset.UnixEpoch.AddDays(20_000);
 
@@ -163,7 +163,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     }
 
     /// <summary>Opens a session in one batch with the waiting requests.</summary>
-    public WriteOutcome TryOpenSession(UInt128 id, SessionOwner owner)
+    public WriteOutcome TryOpenSession(UInt128 id, QuotaOwner owner)
     {
         var answer = Submit(request => request.OpenSession(id, owner));
         AppendBatch();

@@ -2,7 +2,8 @@ using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>What requests keep while they are in the pool.</summary>
+/// <summary>What requests keep while they are in the pool, which the whole process shares.</summary>
+[Collection(AloneCollection.Name)]
 public sealed class RequestPoolTests
 {
     // A load of large transactions made the buffer of each one anew, by doubling it from 256 bytes on.
@@ -20,7 +21,7 @@ public sealed class RequestPoolTests
                 request.Put("key"u8, value);
             request.Return();
         }
-        // Other tests may have taken the request in between, but not each time.
+        // Threads of tests before may have taken the request in between, but not each time.
         Assert.InRange(GC.GetAllocatedBytesForCurrentThread() - before, 0, Requests / 2 * Values * value.Length);
     }
 }

@@ -18,10 +18,14 @@ public sealed class SetDeleteCrashTests
     private const string Before = "deleted", Set = "deleted set", Behind = "deleted set 2", BesideMembers = "a b";
     private static readonly StoreOptions Options = StoreBench.SmallOptions with { RangeLeavesMax = 1, RangeLeavesUnreadMax = 1 };
 
-    public static TheoryData<string, bool> Modes => CrashTests.Modes;
+    [Theory]
+    [MemberData(nameof(CrashTests.OtherModes), MemberType = typeof(CrashTests))]
+    [Trait("Turn", "4")]
+    public void Crash_AtEveryCallOfADeleteInParts_InOtherModes_LeavesASuffixOfTheMembersAndTheRestUntouched(string mode, bool hasDirect) =>
+        Crash_AtEveryCallOfADeleteInParts_LeavesASuffixOfTheMembersAndTheRestUntouched(mode, hasDirect);
 
     [Theory]
-    [MemberData(nameof(Modes))]
+    [MemberData(nameof(CrashTests.SomeModes), MemberType = typeof(CrashTests))]
     public void Crash_AtEveryCallOfADeleteInParts_LeavesASuffixOfTheMembersAndTheRestUntouched(string mode, bool hasDirect) => Seeds.Run(1, random =>
     {
         var unsynced = Enum.Parse<UnsyncedWrites>(mode);

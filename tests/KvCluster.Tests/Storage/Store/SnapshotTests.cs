@@ -185,6 +185,11 @@ public sealed class SnapshotTests : IDisposable
     [Theory]
     [InlineData(nameof(UnsyncedWrites.Dropped))]
     [InlineData(nameof(UnsyncedWrites.Kept))]
+    [Trait("Turn", "7")]
+    public void Install_PowerLossAtEveryCall_InOtherModes_LeavesTheOldStateOrTheNewOne(string mode) =>
+        Install_PowerLossAtEveryCall_LeavesTheOldStateOrTheNewOne(mode);
+
+    [Theory]
     [InlineData(nameof(UnsyncedWrites.Torn))]
     public void Install_PowerLossAtEveryCall_LeavesTheOldStateOrTheNewOne(string mode)
     {

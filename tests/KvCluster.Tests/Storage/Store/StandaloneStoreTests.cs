@@ -71,7 +71,7 @@ public sealed class StandaloneStoreTests : IDisposable
         Assert.Equal(3000, KvValue.Read(stored, out _).Length);
         Assert.False(closed.IsCompleted);
         snapshot.Dispose();
-        await closed.WaitAsync(TimeSpan.FromSeconds(60));
+        await closed.WaitAsync(Eventually.Limit);
     }
 
     private static async Task<bool> TryIncrementAsync(StandaloneStore store)

@@ -7,7 +7,12 @@ namespace KvCluster.Tests.Storage.Trees;
 public sealed class CursorTests
 {
     [Theory]
-    [MemberData(nameof(KeyProfile.Names), MemberType = typeof(KeyProfile))]
+    [MemberData(nameof(KeyProfile.NamesOfLarge), MemberType = typeof(KeyProfile))]
+    [Trait("Turn", "3")]
+    public void Cursor_BetweenBoundsOfLargeEntries_VisitsWhatTheModelHas(string profile) => Cursor_BetweenBounds_VisitsWhatTheModelHas(profile);
+
+    [Theory]
+    [MemberData(nameof(KeyProfile.NamesOfSmall), MemberType = typeof(KeyProfile))]
     public void Cursor_BetweenBounds_VisitsWhatTheModelHas(string profile) => Seeds.Run(2, random =>
     {
         using var store = Filled(profile, random);

@@ -305,7 +305,7 @@ public sealed unsafe class DeltaTests
     {
         using var pool = new ScratchPool(0);
         var pages = new List<nint>();
-        var folded = new FoldedDeltas(pages);
+        var folded = new CheckpointDeltas(pages);
         long[] numbers = [.. Enumerable.Range(0, 1_000).Select(_ => (long)random.Next(2, 2_000)).Append(FreeMap.FilePagesMax - 1).Distinct()];
         foreach (var number in numbers)
         {

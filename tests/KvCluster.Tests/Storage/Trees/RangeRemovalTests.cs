@@ -12,7 +12,13 @@ public sealed class RangeRemovalTests
     private const int Keys = 60_000;
 
     [Theory]
-    [MemberData(nameof(KeyProfile.Names), MemberType = typeof(KeyProfile))]
+    [MemberData(nameof(KeyProfile.NamesOfLarge), MemberType = typeof(KeyProfile))]
+    [Trait("Turn", "4")]
+    public void DeleteRange_OfAnySizeOfLargeEntries_LeavesTheOtherKeysAndAllPagesAccounted(string profile) =>
+        DeleteRange_OfAnySize_LeavesTheOtherKeysAndAllPagesAccounted(profile);
+
+    [Theory]
+    [MemberData(nameof(KeyProfile.NamesOfSmall), MemberType = typeof(KeyProfile))]
     public void DeleteRange_OfAnySize_LeavesTheOtherKeysAndAllPagesAccounted(string profile) => Seeds.Run(2, random =>
     {
         var keys = KeyProfile.Of(profile);

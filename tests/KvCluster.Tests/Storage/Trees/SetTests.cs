@@ -281,7 +281,7 @@ public sealed class SetTests
     [Fact]
     public unsafe void SmallSet_WithAValueThatIsTooLong_IsDamage()
     {
-        Assert.Equal(Page.InlineValueBytesMax, SetValue.BytesMax);
+        Assert.Equal(OverflowRun.InlineValueBytesMax, SetValue.BytesMax);
         using var store = new DataFile();
         var value = new byte[8_192];
         var writer = new SmallSetWriter(value, 4, new Etag(1, 1));

@@ -12,7 +12,7 @@ namespace KvCluster.Router.Api;
 /// Divides the chunks of one BulkLoad stream among their shards, as one Write each. Chunks are under way together if each begins behind the keys of those
 /// before it; otherwise one waits for those before it, so that the last value of a key counts. Called by the stream's reader.
 /// </summary>
-internal sealed class LoadDivision(
+internal sealed class BulkLoadDivision(
     Forwarding forwarding, CallRouter calls, ByteBudget requests, RouterOptions options, ServerCallContext caller, IReplyRoom room)
 {
     /// <summary>Completes when all chunks so far are done.</summary>

@@ -10,7 +10,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Router;
 
 /// <summary>A router divides the chunks of a load among their shards, and none overtakes another one with the same keys.</summary>
-public sealed class LoadDivisionTests : IAsyncLifetime
+public sealed class BulkLoadDivisionTests : IAsyncLifetime
 {
     private FakeCluster _cluster = null!;
     private RouterHost _router = null!;
@@ -43,7 +43,7 @@ public sealed class LoadDivisionTests : IAsyncLifetime
         Assert.Equal((1ul, 1u), await NextAsync(load));
         Assert.Equal((2ul, 3u), await NextAsync(load));
         Assert.False(await load.ResponseStream.MoveNext(CancellationToken.None));
-        Assert.Equal([1, 1, 2], _cluster.Nodes.Select(node => node.Calls.Count));
+        Assert.Equal([1, 1, 2], _cluster.Nodes.Select(node => node.CallsAsLeader.Count()));
         Assert.All(
             (string[])["q", "a", "h", "b", "r", "s"], key => Assert.Equal($"of {key}", _cluster.Get(ByteString.CopyFromUtf8(key).Span).Value.ToStringUtf8()));
     }
@@ -56,18 +56,18 @@ public sealed class LoadDivisionTests : IAsyncLifetime
         using var load = _kv.BulkLoad();
         await load.RequestStream.WriteAsync(Chunk(1, "b", "c"));
         await load.RequestStream.WriteAsync(Chunk(2, "d"));
-        await Eventually.TrueAsync(() => _cluster.Nodes[0].Calls.Count == 2, "the chunk behind the first one is under way beside it");
+        await Eventually.TrueAsync(() => _cluster.Nodes[0].CallsAsLeader.Count() == 2, "the chunk behind the first one is under way beside it");
         await load.RequestStream.WriteAsync(Chunk(3, "c"));
         // Its keys are behind those of the third, which waits, but not behind those of the first.
         await load.RequestStream.WriteAsync(Chunk(4, "cc", "d"));
         using var other = _kv.BulkLoad();
         await other.RequestStream.WriteAsync(Chunk(1, "x"));
         Assert.Equal((1ul, 3u), await NextAsync(other));
-        Assert.Equal(2, _cluster.Nodes[0].Calls.Count);
+        Assert.Equal(2, _cluster.Nodes[0].CallsAsLeader.Count());
         held.SetResult(null);
         for (var chunk = 1ul; chunk <= 4; chunk++)
             Assert.Equal((chunk, 1u), await NextAsync(load));
-        Assert.Equal(4, _cluster.Nodes[0].Calls.Count);
+        Assert.Equal(4, _cluster.Nodes[0].CallsAsLeader.Count());
     }
 
     [Fact]

@@ -7,7 +7,7 @@ namespace KvCluster.Storage.Journal;
 /// <remarks>
 /// Space is taken when a write begins, before it reaches the disk. A write that found the disk full returns it, together with all later ones.
 /// </remarks>
-internal sealed class JournalTail : IDisposable
+internal sealed class JournalEnd : IDisposable
 {
     private SegmentFile? _file;
     private SegmentHeader _header;

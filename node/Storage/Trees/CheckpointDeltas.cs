@@ -3,11 +3,12 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// The deltas that a checkpoint folds, by the numbers of their bases. Deltas are small and many, so one takes 8 bytes here. The checkpoint executor fills it;
-/// after the write, the writer searches it (<see cref="ReferenceSwap"/>).
+/// The deltas that a checkpoint folds, by the numbers of their bases: all that it finds. Whether a changed leaf is a delta or whole is decided before, when its
+/// batch is sealed (<see cref="LeafDeltas"/>). Deltas are small and many, so one takes 8 bytes here. The checkpoint executor fills it; after the write, the
+/// writer searches it (<see cref="ReferenceSwap"/>).
 /// </summary>
 /// <param name="pages">The pages of the checkpoint, deltas among them.</param>
-internal sealed unsafe class FoldedDeltas(List<nint> pages)
+internal sealed unsafe class CheckpointDeltas(List<nint> pages)
 {
     /// <summary>A base's number above these bits, and in them the index of its delta among the pages.</summary>
     private const int IndexBits = 32;

@@ -7,10 +7,10 @@ namespace KvCluster.Storage.Encoding;
 /// <param name="Value">
 /// Upper half: the peer that called the node. Lower half: the caller that the peer named, if it is a router, and otherwise its connection.
 /// </param>
-internal readonly record struct SessionOwner(ulong Value)
+internal readonly record struct QuotaOwner(ulong Value)
 {
     /// <summary>An owner from its parts.</summary>
-    public SessionOwner(uint peer, uint caller)
+    public QuotaOwner(uint peer, uint caller)
         : this(((ulong)peer << 32) | caller)
     {
     }

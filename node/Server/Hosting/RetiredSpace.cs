@@ -7,7 +7,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>Frees the space of retired replicas, the longest unused first, while the disk has little.</summary>
-internal sealed class RetiredReplicas : IAsyncDisposable
+internal sealed class RetiredSpace : IAsyncDisposable
 {
     /// <summary>
     /// Retired replicas are kept while at least a fifth of the file system is free. Then checkpoints, journals and a new replica have space, and no alert
@@ -28,7 +28,7 @@ internal sealed class RetiredReplicas : IAsyncDisposable
     /// <param name="room">Bytes on its file system that are free for this process, and its size.</param>
     /// <param name="timers">Timers that the node's replicas use as well.</param>
     /// <param name="log">Receives one line per deleted directory.</param>
-    public RetiredReplicas(string path, Func<(long Free, long Total)> room, TimeProvider timers, ILogger log)
+    public RetiredSpace(string path, Func<(long Free, long Total)> room, TimeProvider timers, ILogger log)
     {
         _path = path;
         _room = room;

@@ -4,9 +4,10 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Coordination.Etcd;
 
 /// <summary>
-/// Checks each answer against what was seen before. Thread-safe. Once the alarm is raised it stays until the node goes by another store, or its process ends.
+/// Notices that etcd was restored or replaced: checks the cluster id and the revision of each answer against what was seen before, and raises the alarm. It
+/// stays until the node goes by another store (<c>CoordinatorFence</c>), or its process ends. Thread-safe.
 /// </summary>
-internal sealed partial class EtcdHeaderCheck(ILogger log)
+internal sealed partial class EtcdRestoreCheck(ILogger log)
 {
     private readonly Lock _gate = new();
     private ulong _clusterId;
@@ -28,7 +29,7 @@ internal sealed partial class EtcdHeaderCheck(ILogger log)
     /// The store that answers now is a different one, which somebody has found to be the right one. Answers of the one before are ignored from here on.
     /// </summary>
     /// <param name="found">Has seen answers of that store only.</param>
-    public void ContinueAs(EtcdHeaderCheck found)
+    public void ContinueAs(EtcdRestoreCheck found)
     {
         var (clusterId, seen) = found.Store();
         lock (_gate)

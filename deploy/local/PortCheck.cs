@@ -3,8 +3,11 @@ using System.Net.Sockets;
 
 namespace KvCluster.Local;
 
-/// <summary>Checks the cluster's ports before anything starts, so that a port in use gives one clear line and not half a cluster.</summary>
-internal static class Ports
+/// <summary>
+/// Checks the cluster's ports, which <see cref="LocalOptions"/> chooses, before anything starts, so that a port in use gives one clear line and not half a
+/// cluster.
+/// </summary>
+internal static class PortCheck
 {
     /// <summary>Throws a <see cref="LauncherException"/> that names the first port in use and its purpose.</summary>
     public static void CheckFree(LocalOptions options, int nodes)

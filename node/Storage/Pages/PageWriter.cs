@@ -8,7 +8,7 @@ namespace KvCluster.Storage.Pages;
 /// has brought in contiguous memory if it is aligned to its length, and maps it as one huge page if that has 2 MiB. Checkpoint executor; a failed write
 /// throws a <see cref="StorageIoException"/>. It has a buffer only while pages are gathered, so there are as many as executors, whatever the number of shards.
 /// </summary>
-internal sealed unsafe class RunWriter(IStorageFile file, PageSpace space, int writeBytes) : IDisposable
+internal sealed unsafe class PageWriter(IStorageFile file, PageSpace space, int writeBytes) : IDisposable
 {
     private static readonly ConcurrentBag<AlignedBuffer> Pool = [];
     private static readonly (long From, long To) NothingPending = (long.MaxValue, 0);

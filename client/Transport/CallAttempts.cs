@@ -9,10 +9,10 @@ using StatusCode = Grpc.Core.StatusCode;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// One call with all its attempts: what is asked, which attempts may be repeated, and what the call's outcome is after them. Made by <see cref="CallRouter"/>
-/// for each call and used by one thread at a time.
+/// One call with all its attempts: what is asked, which attempts may be repeated, and what the call's outcome is after them: applied, not applied or unknown.
+/// Made by <see cref="CallRouter"/> for each call and used by one thread at a time.
 /// </summary>
-internal sealed class RoutedCall(
+internal sealed class CallAttempts(
     ClientRuntime runtime, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, bool isIdentified, bool atAnyReplica)
 {
     private const string ReplicaBehind = "REPLICA_BEHIND";

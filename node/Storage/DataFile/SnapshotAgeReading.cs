@@ -4,7 +4,7 @@ namespace KvCluster.Storage.DataFile;
 /// The age of the oldest open snapshot, for metrics; it bounds nothing. Opening a snapshot reads no clock, because that is done for every read. The age counts
 /// from when the snapshot was first seen here, so it is too small by at most one interval between calls. Writer only; costs nothing unless it is called.
 /// </summary>
-internal sealed class OldestSnapshot(ReaderSlots readers, TimeProvider time)
+internal sealed class SnapshotAgeReading(ReaderSlots readers, TimeProvider time)
 {
     private readonly List<ReaderSlots.Reader> _present = [];
     private Dictionary<(int Slot, ulong Ticket), long> _seen = [];

@@ -1,0 +1,84 @@
+using System.Runtime.CompilerServices;
+using System.Text.Json;
+using System.Text.Json.Serialization.Metadata;
+
+namespace KvCluster.Client;
+
+/// <summary>
+/// The keys with a prefix, whose values are of one type and stored as JSON in UTF-8. Its keys are given and returned without the prefix. If both are composite
+/// keys, the key in the cluster is one, too: "orders" and 2026, 11 make "orders", 2026, 11. Thread-safe; it has no state of its own.
+/// </summary>
+/// <typeparam name="T">The type of the values.</typeparam>
+public sealed class KvTable<T>
+{
+    private readonly KvClient _client;
+    private readonly KvKey _prefix;
+    private readonly JsonTypeInfo<T> _type;
+
+    /// <summary>A table, which need not exist: it consists of its keys.</summary>
+    /// <param name="client">Makes the calls.</param>
+    /// <param name="prefix">What all keys of the table begin with, and no others, for example <c>KvKey.Of("orders")</c>.</param>
+    /// <param name="type">How values are read and written.</param>
+    /// <exception cref="ArgumentException">The prefix is empty: the table would be all keys of the cluster.</exception>
+    public KvTable(KvClient client, KvKey prefix, JsonTypeInfo<T> type)
+    {
+        ArgumentNullException.ThrowIfNull(client);
+        ArgumentNullException.ThrowIfNull(type);
+        if (prefix.IsEmpty)
+            throw new ArgumentException("A table without a prefix would be all keys of the cluster, so there is none. Choose a prefix.", nameof(prefix));
+        (_client, _prefix, _type) = (client, prefix, type);
+    }
+
+    /// <summary>The key in the cluster, as a <see cref="KvWrite"/> or a <see cref="KvWatch"/> needs it.</summary>
+    /// <param name="key">The key in the table.</param>
+    public KvKey KeyOf(KvKey key) => (byte[])[.. _prefix.Span, .. key.Span];
+
+    /// <summary>Returns the value of a key.</summary>
+    /// <param name="key">The key in the table.</param>
+    /// <param name="options">As in <see cref="KvClient.GetAsync"/>.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="JsonException">The value is not JSON of the type.</exception>
+    public ValueTask<GetResult<T>> GetAsync(KvKey key, KvGetOptions? options = null, CancellationToken cancellationToken = default) =>
+        _client.GetAsync(KeyOf(key), _type, options, cancellationToken);
+
+    /// <summary>Sets a key.</summary>
+    /// <param name="key">The key in the table; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="value">Up to 8 MiB of JSON.</param>
+    /// <param name="options">As in <see cref="KvClient.PutAsync"/>.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>The key in the table, its etag, and the change's position.</returns>
+    public async ValueTask<PutResult> PutAsync(KvKey key, T value, KvPutOptions? options = null, CancellationToken cancellationToken = default)
+    {
+        var put = await _client.PutAsync(KeyOf(key), value, _type, options, cancellationToken).ConfigureAwait(false);
+        return put with { Key = InTable(put.Key) };
+    }
+
+    /// <summary>Removes a key. It is not an error if the key does not exist.</summary>
+    /// <param name="key">The key in the table.</param>
+    /// <param name="condition">A condition on it.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public ValueTask<DeleteResult> DeleteAsync(KvKey key, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
+        _client.DeleteAsync(KeyOf(key), condition, cancellationToken);
+
+    /// <summary>Returns entries in key order, as <see cref="KvClient.ScanAsync"/> does.</summary>
+    /// <param name="scan">Which ones, by their keys in the table; null: all.</param>
+    /// <param name="cancellationToken">Stops the scan.</param>
+    /// <exception cref="JsonException">A value is not JSON of the type.</exception>
+    public async IAsyncEnumerable<KvEntry<T>> ScanAsync(KvScan? scan = null, [EnumeratorCancellation] CancellationToken cancellationToken = default)
+    {
+        var terms = InCluster(scan ?? new KvScan());
+        await foreach (var entry in _client.ScanAsync(terms, cancellationToken).ConfigureAwait(false))
+            yield return new KvEntry<T>(InTable(entry.Key), terms.KeysOnly ? default : ValueOf(entry), entry.Etag) { Life = entry.Life };
+    }
+
+    private KvScan InCluster(KvScan scan) => scan with
+    {
+        Prefix = KeyOf(scan.Prefix),
+        Start = scan.Start.IsEmpty ? default : KeyOf(scan.Start),
+        End = scan.End.IsEmpty ? default : KeyOf(scan.End),
+    };
+
+    private KvKey InTable(KvKey key) => key.Memory[_prefix.Length..];
+
+    private T? ValueOf(in KvEntry entry) => JsonSerializer.Deserialize(entry.Value.Span, _type);
+}
