@@ -83,7 +83,7 @@ internal sealed class BenchRun(KvClient client, Workload workload, BenchKeys key
         switch (operation)
         {
             case BenchOperation.Get:
-                await client.GetAsync(keys.Choose(), stop);
+                await client.GetAsync(keys.Choose(), cancellationToken: stop);
                 break;
             case BenchOperation.Put:
                 await client.PutAsync(keys.Choose(), value, cancellationToken: stop);
@@ -93,7 +93,7 @@ internal sealed class BenchRun(KvClient client, Workload workload, BenchKeys key
                 break;
             case BenchOperation.Modify:
                 var key = keys.Choose();
-                await client.GetAsync(key, stop);
+                await client.GetAsync(key, cancellationToken: stop);
                 await client.PutAsync(key, value, cancellationToken: stop);
                 break;
             default:

@@ -90,7 +90,7 @@ internal static class KeyCommands
         RefuseWithSeveral(arguments, [Out, Seen, .. Nearest.Select(static one => one.Option), Within]);
         ValueFileOf(arguments, output);
         var client = ClientOf(arguments);
-        var results = await client.GetManyAsync(keys, OptionsOf(arguments, output), stop);
+        var results = await client.GetManyAsync(keys.ConvertAll(static key => (KvKey)key), OptionsOf(arguments, output), stop);
         foreach (var (key, result) in keys.Zip(results))
         {
             if (output.IsJson)

@@ -59,7 +59,7 @@ internal sealed class KeyNames(Func<KvClient> connect, TimeSpan? limit = null) :
     {
         var scan = new KvScan { Prefix = prefix, Start = start, Limit = 1, KeysOnly = true };
         await foreach (var entry in (_client ??= connect()).ScanAsync(scan, stop))
-            return entry.Key;
+            return entry.Key.Memory;
         return default;
     }
 }
