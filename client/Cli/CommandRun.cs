@@ -17,13 +17,15 @@ internal static class CommandRun
         return root;
     }
 
+    /// <summary>Parses a command line. Keys may begin with @, so arguments that name files of further arguments are disabled.</summary>
+    public static ParseResult Parse(string[] arguments) => Root(arguments).Parse(arguments, new ParserConfiguration { ResponseFileTokenReplacer = null });
+
     /// <summary>Executes a command line and returns its exit code.</summary>
     public static async Task<int> RunAsync(string[] arguments)
     {
         if (arguments.Length == 0)
             return PrintHelp(HelpTopics.Overview, ExitCodes.Done);
-        // Keys may begin with @, so arguments that name files of further arguments are disabled.
-        var parsed = Root(arguments).Parse(arguments, new ParserConfiguration { ResponseFileTokenReplacer = null });
+        var parsed = Parse(arguments);
         if (parsed.Errors.Count > 0)
             return Refuse(ParseMistakes.Describe(parsed.Errors) + ParseMistakes.CommandMeant(parsed));
         if (ParseMistakes.UnknownOption(parsed, arguments) is { } unknown)

@@ -124,7 +124,7 @@ public sealed class ArgumentTests
 
         static string? UnknownIn(params string[] arguments) => ParseMistakes.UnknownOption(Parsed(arguments), arguments);
 
-        static ParseResult Parsed(params string[] arguments) => CommandRun.Root(arguments).Parse(arguments);
+        static ParseResult Parsed(params string[] arguments) => CommandRun.Parse(arguments);
 
         static IEnumerable<string[]> PathsOf(Command command) => command.Subcommands.Count == 0
             ? [[command.Name]]

@@ -28,7 +28,7 @@ public sealed class HelpTests
         foreach (var part in example.Split("  ")[0].Split(" | ").Where(static part => part.StartsWith("kv ", StringComparison.Ordinal)))
         {
             string[] arguments = [.. CommandLineParser.SplitCommandLine(part.Split(" < ")[0].Split(" > ")[0]).Skip(1)];
-            var parsed = CommandRun.Root(arguments).Parse(arguments);
+            var parsed = CommandRun.Parse(arguments);
             Assert.True(parsed.Errors.Count == 0, $"{example}: {string.Join(' ', parsed.Errors.Select(static error => error.Message))}");
             Assert.True(ParseMistakes.UnknownOption(parsed, arguments) is null, example);
         }
