@@ -96,6 +96,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         Assert.Equal(TelemetryFiles.AlertNames.Except(OfDays).Order(), faults.SelectMany(fault => fault.Alerts).Distinct().Order());
         using var loop = new BareLoop(cluster.Folder);
         var chosen = Environment.GetEnvironmentVariable("KV_ALERTS")?.Split(',');
+        Assert.Empty((chosen ?? []).Except(faults.SelectMany(static fault => fault.Alerts)));
         foreach (var (alerts, fault) in faults.Where(fault => chosen is null || fault.Alerts.Intersect(chosen).Any()))
         {
             var began = Stopwatch.GetTimestamp();
