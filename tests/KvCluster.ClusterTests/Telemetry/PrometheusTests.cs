@@ -218,7 +218,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             return await watch.FiredAsync();
         }, "the alert of moving leaders fires")),
         (["KvClusterNodeUnreachable", "KvClusterFollowerLags", "KvClusterNodeNotSeen"], watch => WithoutAsync(
-            scraped, [3], () => WithLargeValuesAsync(scraped, watch))),
+            scraped, [3], () => WithLargeValuesAsync(scraped, watch, keys: 20))),
         (["KvClusterNodeUnreachable"], async watch =>
         {
             // Cut off from the others but still scraped: it knows no leader, although every shard has one.
@@ -266,18 +266,20 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         (["KvClusterDiskImpaired"], async watch =>
         {
             disk.Fill();
-            await WithLargeValuesAsync(scraped, watch);
+            // The tree must grow: a journal alone gets room by each checkpoint, and the disk is full for some milliseconds at a time.
+            await WithLargeValuesAsync(scraped, watch, keys: 1_000);
             disk.Empty();
         }),
     ];
 
     private static Task FireAsync(FaultWatch watch) => Eventually.TrueAsync(watch.FiredAsync, () => $"the fault fires {watch.Missing}");
 
-    private static async Task WithLargeValuesAsync(ScrapedCluster scraped, FaultWatch watch)
+    private static async Task WithLargeValuesAsync(ScrapedCluster scraped, FaultWatch watch, int keys)
     {
-        scraped.Load.ValueBytes = 256 << 10;
+        var before = scraped.Load.Keys;
+        (scraped.Load.ValueBytes, scraped.Load.Keys) = (256 << 10, keys);
         await FireAsync(watch);
-        scraped.Load.ValueBytes = 100;
+        (scraped.Load.ValueBytes, scraped.Load.Keys) = (100, before);
     }
 
     private static async Task WithoutAsync(ScrapedCluster scraped, int[] nodes, Func<Task> fires)
