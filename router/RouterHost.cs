@@ -127,13 +127,27 @@ internal sealed class RouterHost : IAsyncDisposable
                 RouterLog.Waits(_log, reason);
         }
         RouterLog.Knows(_log, _calls.Table.Cluster);
-        if (_hasMadeFirstCalls)
-            return;
+        if (!_hasMadeFirstCalls)
+            await MakeFirstCallsAsync().ConfigureAwait(false);
+    }
+
+    private async Task MakeFirstCallsAsync()
+    {
         var listened = new UriBuilder(_options.Listen) { Port = new Uri(Address).Port }.Uri;
         var own = LocalAddress.Of(listened).GetLeftPart(UriPartial.Authority);
-        if (await FirstCalls.MakeAsync(_channels.To(own), _stopping.Token).ConfigureAwait(false) is { } failure)
-            RouterLog.FirstCallsFailed(_log, failure);
-        _hasMadeFirstCalls = true;
+        var cluster = new ExpectedCluster();
+        cluster.ReadFrom(_calls.Table);
+        // A connection of their own, which is closed afterwards. The certificate names the hosts under which clients reach the router, and not this address.
+        using var channels = new NodeChannels(new TlsConnector(_tls?.Files, _tls?.Files.Current.OwnName), cluster);
+        try
+        {
+            if (await FirstCalls.MakeAsync(channels.To(own), _stopping.Token).ConfigureAwait(false) is { } failure && !_stopping.IsCancellationRequested)
+                RouterLog.FirstCallsFailed(_log, failure);
+        }
+        finally
+        {
+            _hasMadeFirstCalls = true;
+        }
     }
 
     private async Task<OwnedServer> ServeAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)

@@ -24,6 +24,9 @@ internal sealed class TlsCredentials
     /// <summary>The certificate to present, with its key; null if there is none.</summary>
     public X509Certificate2? Own { get; }
 
+    /// <summary>A name that the own certificate is valid for; null if it has none.</summary>
+    public string? OwnName => Own is null ? null : CertificateRefusal.NamesOf(Own).FirstOrDefault()?.Replace("*", "any", StringComparison.Ordinal);
+
     /// <summary>The certificate with its chain, as SslStream needs it.</summary>
     public SslStreamCertificateContext? Context { get; }
 

@@ -65,7 +65,7 @@ seconds() { printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)); }
 
 # How many times its limit a time may be with --quick, which is for busy machines, where times mean little: two processors of forty, and a disk that stands
 # still for a quarter of a minute. Without, a time is judged as it is.
-quick_factor=20
+quick_factor=10
 
 # within VALUE LIMIT WHAT: checks that a figure is below its limit and fails otherwise. With --quick it fails only above so many times the limit, and otherwise
 # reports the limit as missed.

@@ -31,8 +31,9 @@ internal sealed class NodeRegistration : IAsyncDisposable
     private volatile bool _mustRegister;
     private bool _saysDraining;
 
-    /// <summary>The only lease that any attempt has put the record under since the one before ended, so that its end removes the record whichever attempt has
-    /// arrived; 0: none.</summary>
+    /// <summary>
+    /// 0: none. Attempts put the record under no other lease before this one has ended, so its end removes the record, whichever of them has arrived.
+    /// </summary>
     private long _lease;
 
     public NodeRegistration(ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, ILogger log)

@@ -12,8 +12,8 @@ internal sealed class HostStalls : IAsyncDisposable
 {
     private static readonly TimeSpan Interval = TimeSpan.FromMilliseconds(20);
 
-    /// <summary>One heartbeat interval. A lease is five of them, and several such delays in a row end it.</summary>
-    private static readonly TimeSpan Threshold = TimeSpan.FromMilliseconds(100);
+    /// <summary>Two heartbeat intervals. A lease is five of them, and two such delays in a row may end it.</summary>
+    private static readonly TimeSpan Threshold = TimeSpan.FromMilliseconds(200);
 
     private readonly ConcurrentQueue<string> _log = new();
     private readonly CancellationTokenSource _stopping = new();

@@ -95,9 +95,10 @@ internal sealed class FaultWatch
         var began = scrapes.Where(series => _scraped.Runs(series.Instance)).SelectMany(static series => series.Samples)
             .Where(sample => sample.Value == 0 && sample.At > alert.Began && sample.At < fired)
             .Select(static sample => sample.At).DefaultIfEmpty(alert.Began).Max();
-        // Each evaluation of a rule that waits or fires writes a sample.
-        var evaluated = await _scraped.Prometheus.SamplesAsync($"ALERTS{{alertname=\"{alert.Name}\"}}", looked);
-        var late = LateIn(scrapes) + LateIn(evaluated);
+        // Each evaluation of a rule that waits or fires writes a sample, whose value is since when. Between two values the alert was gone, and no evaluation
+        // was late.
+        var evaluated = await _scraped.Prometheus.SamplesAsync($"ALERTS_FOR_STATE{{alertname=\"{alert.Name}\"}}", looked);
+        var late = LateIn(scrapes, isOfOneValue: false) + LateIn(evaluated, isOfOneValue: true);
         var slow = (await _scraped.Prometheus.SamplesAsync("scrape_duration_seconds{job=\"kvcluster\"}", looked))
             .SelectMany(static series => series.Samples).Select(static sample => TimeSpan.FromSeconds(sample.Value)).DefaultIfEmpty(TimeSpan.Zero).Max();
         var machine = lost + slow + late;
@@ -112,9 +113,11 @@ internal sealed class FaultWatch
         Assert.True(fired - began <= limit, line);
     }
 
-    // By how much a sample came later than one interval after the one before it.
-    private static TimeSpan LateIn(IReadOnlyList<SampledSeries> series) =>
-        series.SelectMany(static one => one.Samples.Zip(one.Samples.Skip(1), static (sample, next) => next.At - sample.At - PrometheusServer.Interval))
+    // By how much a sample came later than one interval after the one before it, or only after one of the same value.
+    private static TimeSpan LateIn(IReadOnlyList<SampledSeries> series, bool isOfOneValue) =>
+        series.SelectMany(static one => one.Samples.Zip(one.Samples.Skip(1)))
+            .Where(pair => !isOfOneValue || pair.First.Value == pair.Second.Value)
+            .Select(static pair => pair.Second.At - pair.First.At - PrometheusServer.Interval)
             .Append(TimeSpan.Zero).Max();
 
     /// <summary>An alert that has not fired yet.</summary>

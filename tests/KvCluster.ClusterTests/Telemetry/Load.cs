@@ -21,6 +21,9 @@ internal sealed class Load : IAsyncDisposable
     /// <summary>The size of the values put from now on.</summary>
     public int ValueBytes { get; set; } = 100;
 
+    /// <summary>The number of keys in each shard from now on. Large values at few keys make journals grow but not trees.</summary>
+    public int Keys { get; set; } = 1_000;
+
     public async ValueTask DisposeAsync()
     {
         await _stopping.CancelAsync();
@@ -34,8 +37,8 @@ internal sealed class Load : IAsyncDisposable
         var random = new Random(caller);
         while (!_stopping.IsCancellationRequested)
         {
-            // To both shards. Large values go to few keys, so that journals grow but trees do not, which a rebuilt replica must receive.
-            var key = Encoding.UTF8.GetBytes($"{(random.Next(2) == 0 ? 'a' : 'z')}/{random.Next(ValueBytes > 1_000 ? 20 : 1_000)}");
+            // To both shards.
+            var key = Encoding.UTF8.GetBytes($"{(random.Next(2) == 0 ? 'a' : 'z')}/{random.Next(Keys)}");
             try
             {
                 await _client.PutAsync(key, new byte[ValueBytes], cancellationToken: _stopping.Token);

@@ -90,8 +90,9 @@ public sealed class AdminServerTests : IAsyncLifetime
         Assert.Equal((false, "it is starting"), await AnswerOfAsync(new Uri(_admin.Address)));
         _health.Started(() => null);
         Assert.Equal((true, "ready"), await AnswerOfAsync(new Uri(_admin.Address)));
-        // The address as an image's settings have it.
-        Assert.Equal((true, "ready"), await AnswerOfAsync(new UriBuilder(_admin.Address) { Host = "0.0.0.0" }.Uri));
+        // The address as an image's settings have it, and a name, by which a server listens at all addresses of its machine.
+        foreach (var host in (string[])["0.0.0.0", "name.invalid"])
+            Assert.Equal((true, "ready"), await AnswerOfAsync(new UriBuilder(_admin.Address) { Host = host }.Uri));
     }
 
     [Fact]
