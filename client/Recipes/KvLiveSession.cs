@@ -12,7 +12,7 @@ namespace KvCluster.Client;
 /// way round;
 /// a session that is lost stays so, also if the cluster would still know it.
 /// A clock that stands still while the machine sleeps finds it out too late. So what must not happen after a loss needs a condition on a key that the session
-/// owns, and <see cref="IsLost"/> only saves work.
+/// owns, as <see cref="KvLock.Held"/> is, and <see cref="IsLost"/> only saves work.
 /// </remarks>
 public sealed class KvLiveSession : IAsyncDisposable
 {
