@@ -159,17 +159,11 @@ public sealed class KvLock : IAsyncDisposable
     private static async Task WaitUntilFreeAsync(KvClient client, KvKey key, CancellationToken waiting)
     {
         waiting.ThrowIfCancellationRequested();
-        var (isHeld, isComplete) = (false, false);
         try
         {
-            var watch = new KvWatch { Prefix = key, IsOneKey = true, Initial = true, KeysOnly = true };
-            await foreach (var message in client.WatchAsync(watch, waiting).ConfigureAwait(false))
+            await foreach (var entry in WatchedKey.StatesAsync(client, key, keysOnly: true, waiting).ConfigureAwait(false))
             {
-                foreach (var happened in message.Events)
-                    isHeld = happened.Kind is KvEventKind.Put or KvEventKind.Touch;
-                isHeld &= message.Forget is null || message.Events.Count > 0;
-                isComplete |= message.IsInitialComplete;
-                if (isComplete && !isHeld)
+                if (entry is null)
                     return;
             }
         }
