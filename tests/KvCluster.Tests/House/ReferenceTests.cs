@@ -18,6 +18,7 @@ public sealed class ReferenceTests
         ["client/KvCluster.Client.csproj"] = ["KvCluster.Proto", "KvCluster.Tls"],
         ["client/Cli/KvCluster.Cli.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/DependencyInjection/KvCluster.Extensions.DependencyInjection.csproj"] = ["KvCluster.Client"],
+        ["client/Extensions/DistributedLock/KvCluster.Extensions.DistributedLock.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/HealthChecks/KvCluster.Extensions.HealthChecks.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/OpenTelemetry/KvCluster.Extensions.OpenTelemetry.csproj"] = ["KvCluster.Client"],
         ["client/examples/FacetBrowser/FacetBrowser.csproj"] = ["KvCluster.Client"],
