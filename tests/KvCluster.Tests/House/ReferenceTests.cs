@@ -20,6 +20,7 @@ public sealed class ReferenceTests
         ["client/Extensions/DependencyInjection/KvCluster.Extensions.DependencyInjection.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/HealthChecks/KvCluster.Extensions.HealthChecks.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/OpenTelemetry/KvCluster.Extensions.OpenTelemetry.csproj"] = ["KvCluster.Client"],
+        ["client/Testing/KvCluster.Testing.csproj"] = ["KvCluster.Client"],
         ["client/examples/FacetBrowser/FacetBrowser.csproj"] = ["KvCluster.Client"],
         ["router/KvCluster.Router.csproj"] = ["KvCluster.Client", "KvCluster.ServiceDefaults", "KvCluster.AdminConsole"],
         ["deploy/local/KvCluster.Local.csproj"] = ["KvCluster.Node", "KvCluster.Router"],
