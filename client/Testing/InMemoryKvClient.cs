@@ -10,7 +10,7 @@ namespace KvCluster.Testing;
 /// </summary>
 /// <remarks>
 /// What a cluster is and memory is not is missing. No call waits or fails, except as the request deserves; every read mode returns the newest state; what was
-/// stored is gone with the client. A test that is about failovers and timeouts uses a real cluster.
+/// stored is gone with the client. A test that is about failovers and timeouts uses a real cluster, such as that of KvCluster.TestCluster.
 /// </remarks>
 public sealed class InMemoryKvClient : IKvClient, IAsyncDisposable, IDisposable
 {

@@ -1,6 +1,5 @@
 using KvCluster.Client;
 using KvCluster.Testing;
-using KvCluster.Tests.Node;
 
 namespace KvCluster.Tests.Conformance;
 
@@ -50,20 +49,18 @@ public sealed class InMemoryStoreUnderTest : ConformanceStore, IDisposable
     public void Dispose() => _client.Dispose();
 }
 
-/// <summary>A node in this process, and the client that programs use.</summary>
+/// <summary>A cluster in this process, and the client that programs use.</summary>
 public sealed class ClusterUnderTest : ConformanceStore, IAsyncLifetime
 {
-    private NodeCluster _cluster = null!;
+    private KvTestCluster _cluster = null!;
     private KvClient _client = null!;
 
     public override IKvClient Client => _client;
 
     public async Task InitializeAsync()
     {
-        _cluster = await NodeCluster.StartAsync(1, "m"u8.ToArray());
-        await _cluster.LeaderOfAsync(0);
-        await _cluster.LeaderOfAsync(1);
-        _client = new KvClient(new KvClientOptions { Endpoints = [_cluster.AddressOf(1)], Timeout = Eventually.Limit });
+        _cluster = await KvTestCluster.StartAsync(new KvTestClusterOptions { ShardBounds = ["m"] });
+        _client = _cluster.Connect(static options => options.Timeout = Eventually.Limit);
     }
 
     public async Task DisposeAsync()

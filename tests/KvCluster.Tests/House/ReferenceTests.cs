@@ -21,6 +21,7 @@ public sealed class ReferenceTests
         ["client/Extensions/HealthChecks/KvCluster.Extensions.HealthChecks.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/OpenTelemetry/KvCluster.Extensions.OpenTelemetry.csproj"] = ["KvCluster.Client"],
         ["client/Testing/KvCluster.Testing.csproj"] = ["KvCluster.Client"],
+        ["client/TestCluster/KvCluster.TestCluster.csproj"] = ["KvCluster.Client", "KvCluster.Storage", "KvCluster.Node"],
         ["client/examples/FacetBrowser/FacetBrowser.csproj"] = ["KvCluster.Client"],
         ["router/KvCluster.Router.csproj"] = ["KvCluster.Client", "KvCluster.ServiceDefaults", "KvCluster.AdminConsole"],
         ["deploy/local/KvCluster.Local.csproj"] = ["KvCluster.Node", "KvCluster.Router"],
