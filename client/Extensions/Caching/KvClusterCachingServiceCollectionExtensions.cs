@@ -1,8 +1,7 @@
 using KvCluster.Client;
 using KvCluster.Extensions.Caching;
 using Microsoft.Extensions.Caching.Distributed;
-using Microsoft.Extensions.Logging;
-using Microsoft.Extensions.Logging.Abstractions;
+using Microsoft.Extensions.Caching.Hybrid;
 using Microsoft.Extensions.Options;
 
 namespace Microsoft.Extensions.DependencyInjection;
@@ -11,6 +10,7 @@ namespace Microsoft.Extensions.DependencyInjection;
 public static class KvClusterCachingServiceCollectionExtensions
 {
     private static readonly TimeSpan LongestTimeout = TimeSpan.FromDays(1);
+    private static readonly TimeSpan LongestExpiry = TimeSpan.FromDays(100);
 
     /// <summary>
     /// Adds the distributed cache: an <see cref="IDistributedCache"/>, which is also an <see cref="IBufferDistributedCache"/>, over a client among the
@@ -34,14 +34,39 @@ public static class KvClusterCachingServiceCollectionExtensions
                 static options => options.DefaultSlidingExpiration > TimeSpan.Zero, "The default expiry of the distributed cache must be more than nothing.")
             .ValidateOnStart();
         services.AddSingleton<IDistributedCache>(provider => new KvDistributedCache(
-            ClientOf(provider, client), provider.GetRequiredService<IOptions<KvDistributedCacheOptions>>().Value, TimeOf(provider), LogOf(provider)));
+            CacheServices.ClientOf(provider, client), provider.GetRequiredService<IOptions<KvDistributedCacheOptions>>().Value, CacheServices.TimeOf(provider),
+            CacheServices.LogOf(provider)));
         return services;
     }
 
-    private static KvClient ClientOf(IServiceProvider services, string? name) =>
-        name is null ? services.GetRequiredService<KvClient>() : services.GetRequiredKeyedService<KvClient>(name);
-
-    private static TimeProvider TimeOf(IServiceProvider services) => services.GetService<TimeProvider>() ?? TimeProvider.System;
-
-    private static ILogger LogOf(IServiceProvider services) => services.GetService<ILoggerFactory>()?.CreateLogger(CacheLog.Category) ?? NullLogger.Instance;
+    /// <summary>
+    /// Adds the hybrid cache, <see cref="HybridCache"/>, over a client among the services: entries are in the cluster, and in the memory of each process that
+    /// uses them, from which each change of them in the cluster removes them at once. While the cluster is away, values are made anew, after
+    /// <see cref="KvHybridCacheOptions.Timeout"/>, and are not kept. A remove, also by a tag, throws a <see cref="KvException"/>.
+    /// </summary>
+    /// <param name="services">The services. Serializers among them are used, as by the hybrid cache of .NET.</param>
+    /// <param name="configure">Sets the options; null: the defaults.</param>
+    /// <param name="client">The name of the client, which is a keyed service; null for the one without a name.</param>
+    public static IServiceCollection AddKvClusterHybridCache(
+        this IServiceCollection services, Action<KvHybridCacheOptions>? configure = null, string? client = null)
+    {
+        ArgumentNullException.ThrowIfNull(services);
+        services.AddOptions<KvHybridCacheOptions>()
+            .Configure(configure ?? (static _ => { }))
+            .Validate(static options => CacheKeys.IsPrefix(options.Prefix), "The prefix of the hybrid cache must be text of 1 to 512 bytes.")
+            .Validate(
+                static options => options.Timeout > TimeSpan.Zero && options.Timeout <= LongestTimeout,
+                "The timeout of the hybrid cache must be more than nothing, and at most a day.")
+            .Validate(
+                static options => options.Expiration > TimeSpan.Zero && options.ExpirationMax >= options.Expiration && options.ExpirationMax <= LongestExpiry,
+                "The expiry of the hybrid cache must be more than nothing and at most the longest one, and that at most 100 days.")
+            .Validate(
+                static options => options is { LocalBytesMax: > 0, LocalSilenceMax.Ticks: > 0 },
+                "The bytes in memory and the silence of shards must be more than nothing in the hybrid cache.")
+            .ValidateOnStart();
+        services.AddSingleton<HybridCache>(provider => new KvHybridCache(
+            CacheServices.ClientOf(provider, client), provider.GetRequiredService<IOptions<KvHybridCacheOptions>>().Value, new HybridSerializers(provider),
+            CacheServices.TimeOf(provider), CacheServices.LogOf(provider)));
+        return services;
+    }
 }
