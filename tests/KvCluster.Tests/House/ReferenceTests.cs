@@ -17,6 +17,7 @@ public sealed class ReferenceTests
             "KvCluster.Replication", "KvCluster.Proto", "KvCluster.ServiceDefaults", "KvCluster.AdminConsole"],
         ["client/KvCluster.Client.csproj"] = ["KvCluster.Proto", "KvCluster.Tls"],
         ["client/Cli/KvCluster.Cli.csproj"] = ["KvCluster.Client"],
+        ["client/Extensions/AspNetCore/KvCluster.Extensions.AspNetCore.csproj"] = ["KvCluster.Client", "KvCluster.Extensions.Caching"],
         ["client/Extensions/Caching/KvCluster.Extensions.Caching.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/DependencyInjection/KvCluster.Extensions.DependencyInjection.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/HealthChecks/KvCluster.Extensions.HealthChecks.csproj"] = ["KvCluster.Client"],
