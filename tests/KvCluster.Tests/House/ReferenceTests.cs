@@ -19,6 +19,7 @@ public sealed class ReferenceTests
         ["client/Cli/KvCluster.Cli.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/AspNetCore/KvCluster.Extensions.AspNetCore.csproj"] = ["KvCluster.Client", "KvCluster.Extensions.Caching"],
         ["client/Extensions/Caching/KvCluster.Extensions.Caching.csproj"] = ["KvCluster.Client"],
+        ["client/Extensions/Configuration/KvCluster.Extensions.Configuration.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/DataProtection/KvCluster.Extensions.DataProtection.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/DependencyInjection/KvCluster.Extensions.DependencyInjection.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/HealthChecks/KvCluster.Extensions.HealthChecks.csproj"] = ["KvCluster.Client"],
