@@ -84,6 +84,7 @@ public sealed class DistributedCacheTests
         await cache.SetStringAsync("a", "1", new DistributedCacheEntryOptions { SlidingExpiration = Hour });
         var set = await LifeAsync(client, "cache/a");
         Assert.InRange(set.Left, Hour * 1.2, Hour * 1.25);
+        Assert.Equal("01" + "000000000036EE80" + "0000000000000000" + "31", Convert.ToHexString((await client.GetAsync("cache/a")).Value.Span));
 
         // As if some time had passed.
         await client.TouchAsync("cache/a", Hour * 1.1);

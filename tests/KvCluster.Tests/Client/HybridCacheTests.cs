@@ -1,4 +1,5 @@
 using System.Globalization;
+using System.Text;
 using KvCluster.Client;
 using KvCluster.Replication.Protocol;
 using KvCluster.Tests.Node;
@@ -167,6 +168,20 @@ public sealed class HybridCacheTests
             await proceed.Task.WaitAsync(cancellationToken);
             return [1, 2, 3];
         }
+    }
+
+    /// <summary>Versions of a program that run together read each other's entries.</summary>
+    [Fact]
+    public async Task Entry_HasTheseBytes()
+    {
+        await using var node = await NodeAsync();
+        await using var program = await ProgramAsync(node);
+        await CacheOf(program).SetAsync("a", "1", tags: ["t"]);
+        await CacheOf(program).SetAsync<string?>("b", null);
+        Assert.Equal($"01000002{Tag("*")}{Tag("t")}31", Convert.ToHexString((await program.Client.GetAsync("hybrid/e/a")).Value.Span));
+        Assert.Equal($"01010001{Tag("*")}", Convert.ToHexString((await program.Client.GetAsync("hybrid/e/b")).Value.Span));
+
+        static string Tag(string name) => $"000A{Convert.ToHexString(Encoding.UTF8.GetBytes($"hybrid/t/{name}"))}{new string('0', 32)}";
     }
 
     [Fact]
