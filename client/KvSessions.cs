@@ -4,7 +4,7 @@ namespace KvCluster.Client;
 
 /// <summary>The calls of a <see cref="KvClient"/> for sessions that own keys: a key that a session owns ends with it. Thread-safe.</summary>
 /// <exception cref="KvException">From every call: it failed.</exception>
-public sealed class KvSessions
+public sealed class KvSessions : IKvSessions
 {
     private readonly ClientCalls _calls;
 

@@ -8,7 +8,7 @@ namespace KvCluster.Client;
 /// 1,024 bytes. Thread-safe.
 /// </summary>
 /// <exception cref="KvException">From every call: it failed.</exception>
-public sealed class KvSets
+public sealed class KvSets : IKvSets
 {
     private readonly ClientCalls _calls;
 

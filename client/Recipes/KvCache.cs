@@ -22,7 +22,7 @@ public sealed class KvCache : IAsyncDisposable
     private static readonly KvCacheOptions Default = new();
     private static readonly TimeSpan Pause = TimeSpan.FromSeconds(1);
 
-    private readonly KvClient _client;
+    private readonly IKvClient _client;
     private readonly KvWatch _watch;
     private readonly long _bytesMax;
     private readonly TimeProvider _time;
@@ -40,12 +40,12 @@ public sealed class KvCache : IAsyncDisposable
     /// <param name="client">Makes the calls. It must live longer than the cache.</param>
     /// <param name="prefix">The prefix; empty means all keys.</param>
     /// <param name="options">What is kept.</param>
-    public KvCache(KvClient client, KvKey prefix, KvCacheOptions? options = null)
+    public KvCache(IKvClient client, KvKey prefix, KvCacheOptions? options = null)
         : this(client, prefix, options ?? Default, TimeProvider.System)
     {
     }
 
-    internal KvCache(KvClient client, KvKey prefix, KvCacheOptions options, TimeProvider time)
+    internal KvCache(IKvClient client, KvKey prefix, KvCacheOptions options, TimeProvider time)
     {
         ArgumentNullException.ThrowIfNull(client);
         ArgumentOutOfRangeException.ThrowIfNegativeOrZero(options.BytesMax);

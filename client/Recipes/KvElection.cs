@@ -15,7 +15,7 @@ public sealed class KvElection
 {
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(500);
 
-    private readonly KvClient _client;
+    private readonly IKvClient _client;
     private readonly KvKey _key;
     private readonly TimeSpan _lifetime;
 
@@ -24,7 +24,7 @@ public sealed class KvElection
     /// <param name="key">The election, a key that is used for nothing else.</param>
     /// <param name="lifetime">From a second to a day: after how long another one leads when the leader dies or pauses; ten seconds if it is null.</param>
     /// <exception cref="ArgumentException">The key is empty.</exception>
-    public KvElection(KvClient client, KvKey key, TimeSpan? lifetime = null)
+    public KvElection(IKvClient client, KvKey key, TimeSpan? lifetime = null)
     {
         ArgumentNullException.ThrowIfNull(client);
         if (key.IsEmpty)

@@ -8,11 +8,11 @@ namespace KvCluster.Client;
 /// </summary>
 public sealed class KvJob : IAsyncDisposable
 {
-    private readonly KvClient _client;
+    private readonly IKvClient _client;
     private readonly QueueKeys _keys;
     private readonly Lease _lease;
 
-    internal KvJob(KvClient client, QueueKeys keys, Guid id, KvValue payload, long attempt, Etag leaseEtag, Lease lease) =>
+    internal KvJob(IKvClient client, QueueKeys keys, Guid id, KvValue payload, long attempt, Etag leaseEtag, Lease lease) =>
         (_client, _keys, Id, Payload, Attempt, FencingEtag, _lease) = (client, keys, id, payload, attempt, leaseEtag, lease);
 
     /// <summary>The job, the same in all attempts.</summary>

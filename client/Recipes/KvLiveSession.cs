@@ -18,10 +18,10 @@ public sealed class KvLiveSession : IAsyncDisposable
 {
     private static readonly TimeSpan EndTimeMax = TimeSpan.FromSeconds(5);
 
-    private readonly KvClient _client;
+    private readonly IKvClient _client;
     private readonly Lease _lease;
 
-    private KvLiveSession(KvClient client, KvSession session, Lease lease) => (_client, Session, _lease) = (client, session, lease);
+    private KvLiveSession(IKvClient client, KvSession session, Lease lease) => (_client, Session, _lease) = (client, session, lease);
 
     /// <summary>The session, for <see cref="KvPutOptions.Owner"/>. It is kept alive and ended by this, and by nobody else.</summary>
     public KvSession Session { get; }
@@ -47,14 +47,14 @@ public sealed class KvLiveSession : IAsyncDisposable
     /// </param>
     /// <param name="cancellationToken">Stops waiting. A session that was opened all the same ends by itself.</param>
     /// <exception cref="KvException">The session was not opened.</exception>
-    public static ValueTask<KvLiveSession> OpenAsync(KvClient client, KvKey key, TimeSpan lifetime, CancellationToken cancellationToken = default)
+    public static ValueTask<KvLiveSession> OpenAsync(IKvClient client, KvKey key, TimeSpan lifetime, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(client);
         return OpenAsync(client, key, lifetime, TimeProvider.System, cancellationToken);
     }
 
     internal static async ValueTask<KvLiveSession> OpenAsync(
-        KvClient client, KvKey key, TimeSpan lifetime, TimeProvider time, CancellationToken cancellationToken)
+        IKvClient client, KvKey key, TimeSpan lifetime, TimeProvider time, CancellationToken cancellationToken)
     {
         var began = time.GetTimestamp();
         var session = await client.Sessions.OpenAsync(key, lifetime, cancellationToken).ConfigureAwait(false);

@@ -23,9 +23,9 @@ public sealed class KvLock : IAsyncDisposable
     private static readonly KvLockOptions Default = new();
     private static readonly TimeSpan WatchPause = TimeSpan.FromMilliseconds(200);
 
-    private readonly KvClient _client;
+    private readonly IKvClient _client;
 
-    private KvLock(KvClient client, KvKey key, Etag fencingEtag, KvLiveSession session) =>
+    private KvLock(IKvClient client, KvKey key, Etag fencingEtag, KvLiveSession session) =>
         (_client, Key, FencingEtag, Session) = (client, key, fencingEtag, session);
 
     /// <summary>Its key, which exists as long as it is held. Nobody must write it.</summary>
@@ -57,7 +57,7 @@ public sealed class KvLock : IAsyncDisposable
     /// <param name="cancellationToken">Stops waiting. No lock is held then.</param>
     /// <exception cref="KvException">A call failed. No lock is held; if the cluster could not be told, after the lifetime at the latest.</exception>
     public static async ValueTask<KvLock> AcquireAsync(
-        KvClient client, KvKey key, KvLockOptions? options = null, CancellationToken cancellationToken = default)
+        IKvClient client, KvKey key, KvLockOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(client);
         // Who waits without end gets it.
@@ -73,7 +73,7 @@ public sealed class KvLock : IAsyncDisposable
     /// <returns>Null if somebody else holds it.</returns>
     /// <exception cref="KvException">A call failed. No lock is held; if the cluster could not be told, after the lifetime at the latest.</exception>
     public static ValueTask<KvLock?> TryAcquireAsync(
-        KvClient client, KvKey key, TimeSpan wait = default, KvLockOptions? options = null, CancellationToken cancellationToken = default)
+        IKvClient client, KvKey key, TimeSpan wait = default, KvLockOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(client);
         ArgumentOutOfRangeException.ThrowIfLessThan(wait, TimeSpan.Zero);
@@ -87,7 +87,7 @@ public sealed class KvLock : IAsyncDisposable
     /// <param name="time">The clock.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     internal static async ValueTask<KvLock?> AcquireAsync(
-        KvClient client, KvKey key, KvLockOptions? options, TimeSpan wait, TimeProvider time, CancellationToken cancellationToken)
+        IKvClient client, KvKey key, KvLockOptions? options, TimeSpan wait, TimeProvider time, CancellationToken cancellationToken)
     {
         var terms = options ?? Default;
         using var waited = new CancellationTokenSource(wait, time);
@@ -132,7 +132,7 @@ public sealed class KvLock : IAsyncDisposable
     /// <summary>Acquires it under a session. Returns null if that has ended.</summary>
     /// <exception cref="OperationCanceledException">It is not free, and nobody waits any more.</exception>
     private static async ValueTask<KvLock?> TakeAsync(
-        KvClient client, KvKey key, KvValue holder, KvLiveSession session, CancellationToken waiting, CancellationToken cancellationToken)
+        IKvClient client, KvKey key, KvValue holder, KvLiveSession session, CancellationToken waiting, CancellationToken cancellationToken)
     {
         while (!session.IsLost)
         {
@@ -156,7 +156,7 @@ public sealed class KvLock : IAsyncDisposable
     }
 
     /// <summary>Waits until its key is absent, or cannot be watched.</summary>
-    private static async Task WaitUntilFreeAsync(KvClient client, KvKey key, CancellationToken waiting)
+    private static async Task WaitUntilFreeAsync(IKvClient client, KvKey key, CancellationToken waiting)
     {
         waiting.ThrowIfCancellationRequested();
         try

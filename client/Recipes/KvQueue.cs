@@ -32,7 +32,7 @@ public sealed class KvQueue
     private static readonly KvQueueOptions Default = new();
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(500);
 
-    private readonly KvClient _client;
+    private readonly IKvClient _client;
     private readonly QueueKeys _keys;
     private readonly KvQueueOptions _options;
     private readonly TimeProvider _time;
@@ -42,12 +42,12 @@ public sealed class KvQueue
     /// <param name="prefix">What all keys of the queue begin with, and no others.</param>
     /// <param name="options">How jobs are handed out.</param>
     /// <exception cref="ArgumentException">The prefix is empty, or the options are invalid.</exception>
-    public KvQueue(KvClient client, KvKey prefix, KvQueueOptions? options = null)
+    public KvQueue(IKvClient client, KvKey prefix, KvQueueOptions? options = null)
         : this(client, prefix, options ?? Default, TimeProvider.System)
     {
     }
 
-    internal KvQueue(KvClient client, KvKey prefix, KvQueueOptions options, TimeProvider time)
+    internal KvQueue(IKvClient client, KvKey prefix, KvQueueOptions options, TimeProvider time)
     {
         ArgumentNullException.ThrowIfNull(client);
         if (prefix.IsEmpty)

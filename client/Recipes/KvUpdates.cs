@@ -38,7 +38,7 @@ public static class KvUpdates
     /// <exception cref="KvOutcomeUnknownException">The change was applied once, or not at all.</exception>
     /// <exception cref="KvException">Another call failed. Nothing was applied.</exception>
     public static async ValueTask<GetResult> UpdateAsync(
-        this KvClient client, KvKey key, Func<KvValue?, KvValue?> change, KvPutOptions? options = null, CancellationToken cancellationToken = default)
+        this IKvClient client, KvKey key, Func<KvValue?, KvValue?> change, KvPutOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(client);
         ArgumentNullException.ThrowIfNull(change);
@@ -80,7 +80,8 @@ public static class KvUpdates
     /// <exception cref="KvOutcomeUnknownException">The change was applied once, or not at all.</exception>
     /// <exception cref="KvException">Another call failed. Nothing was applied.</exception>
     public static async ValueTask<GetResult<T>> UpdateAsync<T>(
-        this KvClient client, KvKey key, Func<T?, T?> change, JsonTypeInfo<T> type, KvPutOptions? options = null, CancellationToken cancellationToken = default)
+        this IKvClient client, KvKey key, Func<T?, T?> change, JsonTypeInfo<T> type, KvPutOptions? options = null,
+        CancellationToken cancellationToken = default)
         where T : class
     {
         ArgumentNullException.ThrowIfNull(change);
@@ -117,7 +118,7 @@ public static class KvUpdates
     }
 
     private static async ValueTask<GetResult> ReplaceAsync(
-        KvClient client, KvKey key, GetResult read, KvValue? value, KvPutOptions options, CancellationToken cancellationToken)
+        IKvClient client, KvKey key, GetResult read, KvValue? value, KvPutOptions options, CancellationToken cancellationToken)
     {
         if (value is not { } present)
         {

@@ -10,7 +10,7 @@ internal static class WatchedKey
     /// <see cref="KvClient.WatchAsync"/> does.
     /// </summary>
     public static async IAsyncEnumerable<KvEntry?> StatesAsync(
-        KvClient client, KvKey key, bool keysOnly, [EnumeratorCancellation] CancellationToken cancellationToken)
+        IKvClient client, KvKey key, bool keysOnly, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
         KvEntry? entry = null;
         var isComplete = false;

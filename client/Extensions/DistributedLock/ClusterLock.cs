@@ -4,7 +4,7 @@ using Medallion.Threading;
 namespace KvCluster.Extensions.DistributedLock;
 
 /// <summary>A lock by its name. Those who wait without async hold their thread. Thread-safe; it has no state of its own.</summary>
-internal sealed class ClusterLock(KvClient client, string name, KvKey key, KvLockOptions? options) : IDistributedLock
+internal sealed class ClusterLock(IKvClient client, string name, KvKey key, KvLockOptions? options) : IDistributedLock
 {
     public string Name => name;
 

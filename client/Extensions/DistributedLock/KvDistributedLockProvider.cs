@@ -13,7 +13,7 @@ namespace KvCluster.Extensions.DistributedLock;
 /// </remarks>
 public sealed class KvDistributedLockProvider : IDistributedLockProvider
 {
-    private readonly KvClient _client;
+    private readonly IKvClient _client;
     private readonly KvKey _prefix;
     private readonly KvLockOptions? _options;
 
@@ -22,7 +22,7 @@ public sealed class KvDistributedLockProvider : IDistributedLockProvider
     /// <param name="prefix">What the keys of all locks begin with. The name of a lock follows, as UTF-8.</param>
     /// <param name="options">How locks are held.</param>
     /// <exception cref="ArgumentException">The prefix is empty: a lock could be any key of the cluster.</exception>
-    public KvDistributedLockProvider(KvClient client, KvKey prefix, KvLockOptions? options = null)
+    public KvDistributedLockProvider(IKvClient client, KvKey prefix, KvLockOptions? options = null)
     {
         ArgumentNullException.ThrowIfNull(client);
         if (prefix.IsEmpty)
