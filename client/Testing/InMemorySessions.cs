@@ -30,7 +30,7 @@ internal sealed class InMemorySessions(InMemoryStore store) : IKvSessions
         cancellationToken);
 
     public ValueTask<ulong?> EndAsync(KvSession session, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
-        () => Change<ulong?>(session, static (shard, found, now) => found is null ? null : shard.End(found, now)),
+        () => Change<ulong?>(session, static (shard, found, now) => found is null ? null : shard.EndSession(found, now)),
         cancellationToken);
 
     private T Change<T>(KvSession session, Func<Shard, Session?, TimeSpan, T> change)

@@ -78,7 +78,7 @@ internal sealed class Shard(uint id, KvKey start, KvKey end, int changesKept)
     public Session? FindSession(KvKey session) => _sessions.GetValueOrDefault(session);
 
     /// <summary>Ends a session, and returns how many keys it has owned.</summary>
-    public ulong End(Session session, TimeSpan now)
+    public ulong EndSession(Session session, TimeSpan now)
     {
         _sessions.Remove(session.Id);
         var transaction = Begin(now);
@@ -92,7 +92,7 @@ internal sealed class Shard(uint id, KvKey start, KvKey end, int changesKept)
     {
         var before = State;
         foreach (var session in _sessions.Values.Where(session => session.Deadline <= now).ToList())
-            End(session, now);
+            EndSession(session, now);
         var transaction = Begin(now);
         while (_expiries.TryPeek(out var key, out var at) && at <= now)
         {
