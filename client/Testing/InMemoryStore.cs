@@ -126,9 +126,6 @@ internal sealed class InMemoryStore : IDisposable
         }
     }
 
-    /// <summary>A position in a shard that was changed just now.</summary>
-    public ShardPosition PositionOf(Shard shard) => shard.PositionIn(_lineage);
-
     /// <summary>What a watch has not returned yet, and a task that completes with the next change.</summary>
     /// <exception cref="KvException">The watch cannot go on.</exception>
     /// <exception cref="ObjectDisposedException">The client was disposed.</exception>
@@ -152,11 +149,16 @@ internal sealed class InMemoryStore : IDisposable
         _timer.Dispose();
     }
 
-    private ShardView ViewLocked(Shard shard, TimeSpan now) => new(shard, shard.State, now, shard.PositionIn(_lineage));
+    private ShardView ViewLocked(Shard shard, TimeSpan now)
+    {
+        Invariant.CheckHeld(_lock);
+        return new ShardView(shard, shard.State, now, shard.PositionIn(_lineage));
+    }
 
     // Ends what is due, and returns the time.
     private TimeSpan EnterLocked()
     {
+        Invariant.CheckHeld(_lock);
         ObjectDisposedException.ThrowIf(_isClosed, typeof(InMemoryKvClient));
         var now = Now;
         var ended = false;
@@ -181,6 +183,7 @@ internal sealed class InMemoryStore : IDisposable
 
     private void SignalLocked()
     {
+        Invariant.CheckHeld(_lock);
         var changed = _changed;
         _changed = NewSignal();
         changed.SetResult();
@@ -189,6 +192,7 @@ internal sealed class InMemoryStore : IDisposable
     // Rounded up, because timers have whole milliseconds.
     private void SetTimerLocked(TimeSpan now)
     {
+        Invariant.CheckHeld(_lock);
         TimeSpan? next = null;
         foreach (var shard in _shards)
             next = shard.NextEnd is { } end && !(next < end) ? end : next;
