@@ -133,7 +133,8 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
             Read = _calls.ReadOptionsOf(options?.Read, key.Span),
             WithLife = options is { WithLife: true },
         };
-        return ToResult(GetResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.Get, key, request, request.Read, cancellationToken).ConfigureAwait(false)));
+        return ToResult(GetResponse.Parser.ParseFrom(
+            await _calls.ReadAsync(Method.Get, key, request, request.Read, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false)));
     }
 
     /// <summary>
@@ -156,7 +157,9 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
             Read = _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null),
             WithLife = options is { WithLife: true },
         };
-        var (response, error) = await RangeCalls.GetNearestAsync(_router, request, _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        var terms = _calls.TermsOf(options);
+        var (response, error) = await RangeCalls.GetNearestAsync(_router, request, terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry)
+            .ConfigureAwait(false);
         return error is null ? ToResult(response!) : throw _calls.ToException(error);
     }
 
@@ -173,10 +176,11 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
         IReadOnlyList<KvKey> keys, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(keys);
+        var terms = _calls.TermsOf(options);
         var messages = await ManyKeys.GetAsync(
             _router, [.. keys.Select(static key => key.ToByteString())],
-            _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null), _router.DeadlineFromNow(), cancellationToken,
-            withLife: options is { WithLife: true }).ConfigureAwait(false);
+            _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null), terms.DeadlineMs, cancellationToken,
+            withLife: options is { WithLife: true }, noRetry: terms.NoRetry).ConfigureAwait(false);
         if (messages.Error is { } error)
             throw _calls.ToException(error);
         return [.. messages.Entries.Select(ToResult)];
@@ -200,12 +204,12 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     public ValueTask<PutResult> PutAsync(KvKey key, KvValue value, KvPutOptions? options = null, CancellationToken cancellationToken = default) =>
         options is { HasOnlyCondition: false }
             ? PutMessageAsync(key, value, options, cancellationToken)
-            : PutPartsAsync(new ClientCalls.Change(Method.Put, key, value, options?.Condition, null), cancellationToken);
+            : PutPartsAsync(new ClientCalls.Change(Method.Put, key, value, options?.Condition, null), _calls.TermsOf(options), cancellationToken);
 
     // Most puts, without message objects.
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private async ValueTask<PutResult> PutPartsAsync(ClientCalls.Change change, CancellationToken cancellationToken) =>
-        new(change.Key, ReadPosition(await _calls.ChangeAsync(change, cancellationToken).ConfigureAwait(false), out _));
+    private async ValueTask<PutResult> PutPartsAsync(ClientCalls.Change change, ClientCalls.CallTerms terms, CancellationToken cancellationToken) =>
+        new(change.Key, ReadPosition(_calls.ResponseOf(await _calls.SendAsync(change, terms, cancellationToken).ConfigureAwait(false)), out _));
 
     private async ValueTask<PutResult> PutMessageAsync(KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken)
     {
@@ -223,17 +227,21 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
             request.Owner = owner.Id.ToByteString();
         if (options.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = PutResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Put, key, request, cancellationToken).ConfigureAwait(false));
+        var response = PutResponse.Parser.ParseFrom(
+            await _calls.ChangeAsync(Method.Put, key, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false));
         return new PutResult(response.Key.IsEmpty ? key : new KvKey(response.Key.Memory), _calls.See(response.Position));
     }
 
     /// <summary>Removes a key. It is not an error if the key does not exist.</summary>
-    public async ValueTask<DeleteResult> DeleteAsync(KvKey key, KvCondition? condition = null, CancellationToken cancellationToken = default)
+    /// <param name="key">1 to 2,048 bytes.</param>
+    /// <param name="options">What is special about the delete; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async ValueTask<DeleteResult> DeleteAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
         var request = new DeleteRequest { Key = key.ToByteString() };
-        if (condition is not null)
+        if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = await _calls.ChangeAsync(Method.Delete, key, request, cancellationToken).ConfigureAwait(false);
+        var response = await _calls.ChangeAsync(Method.Delete, key, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
         var position = ReadPosition(response, out var existed);
         return new DeleteResult(existed, position);
     }
@@ -242,8 +250,12 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// Removes all keys of a range, at about the cost of one per shard. In each shard they go at one moment, unless it has very many large values; in different
     /// shards at different moments.
     /// </summary>
+    /// <param name="range">The keys. A range of all keys has to say so (<see cref="KvRange.All"/>).</param>
+    /// <param name="options">What is special about the call; null: nothing. Each shard has the whole timeout.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvException">Some keys of the range may have been removed before.</exception>
-    public async ValueTask<DeleteRangeResult> DeleteRangeAsync(KvRange range, CancellationToken cancellationToken = default)
+    public async ValueTask<DeleteRangeResult> DeleteRangeAsync(
+        KvRange range, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(range);
         var request = new DeleteRangeRequest
@@ -254,7 +266,8 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
         while (true)
         {
             var first = KeyBounds.Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory).Lower;
-            var response = DeleteRangeResponse.Parser.ParseFrom(await DeleteRangeAsync(first, request, cancellationToken).ConfigureAwait(false));
+            var response = DeleteRangeResponse.Parser.ParseFrom(
+                await DeleteRangeAsync(first, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false));
             var position = _calls.See(response.Position);
             deleted += response.Deleted;
             if (!response.HasNextStart)
@@ -265,78 +278,94 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
 
     // A router removes a range of several shards only without an identity, which belongs to one shard.
     private async ValueTask<Google.Protobuf.ByteString> DeleteRangeAsync(
-        ReadOnlyMemory<byte> first, DeleteRangeRequest request, CancellationToken cancellationToken)
+        ReadOnlyMemory<byte> first, DeleteRangeRequest request, ClientCalls.CallTerms terms, CancellationToken cancellationToken)
     {
         try
         {
-            return await _calls.ChangeAsync(Method.DeleteRange, first, request, cancellationToken).ConfigureAwait(false);
+            return await _calls.ChangeAsync(Method.DeleteRange, first, request, terms, cancellationToken).ConfigureAwait(false);
         }
         catch (KvException failure) when (failure.Reason == CallStatus.ShardsDiffer && !_router.Destinations.NeedMap)
         {
-            return await _calls.ChangeUnidentifiedAsync(Method.DeleteRange, first, request, cancellationToken).ConfigureAwait(false);
+            return await _calls.ChangeUnidentifiedAsync(Method.DeleteRange, first, request, terms, cancellationToken).ConfigureAwait(false);
         }
     }
 
     /// <summary>Adds to the number that is the value of a key, in decimal text. An absent key counts as 0.</summary>
+    /// <param name="key">1 to 2,048 bytes.</param>
+    /// <param name="by">What is added; negative to subtract.</param>
+    /// <param name="options">What is special about the increment; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvException">Reason NOT_A_NUMBER or NUMBER_OVERFLOW: nothing was changed.</exception>
     public async ValueTask<IncrementResult> IncrementAsync(
-        KvKey key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default)
+        KvKey key, long by = 1, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
         var request = new IncrementRequest { Key = key.ToByteString(), By = by };
-        if (condition is not null)
+        if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = IncrementResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Increment, key, request, cancellationToken).ConfigureAwait(false));
+        var response = IncrementResponse.Parser.ParseFrom(
+            await _calls.ChangeAsync(Method.Increment, key, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false));
         return new IncrementResult(response.Number, _calls.See(response.Position));
     }
 
     /// <summary>Sets when a key expires, without sending its value. The key keeps its etag.</summary>
     /// <param name="key">The key. If it does not exist, nothing changes.</param>
     /// <param name="timeToLive">How long it lives from now; null means until it is deleted.</param>
-    /// <param name="condition">A condition.</param>
+    /// <param name="options">What is special about the touch; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     public async ValueTask<TouchResult> TouchAsync(
-        KvKey key, TimeSpan? timeToLive, KvCondition? condition = null, CancellationToken cancellationToken = default)
+        KvKey key, TimeSpan? timeToLive, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
         var request = new TouchRequest { Key = key.ToByteString() };
         if (timeToLive is { } given)
             request.TtlMs = KvPutOptions.Milliseconds(given);
-        if (condition is not null)
+        if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = TouchResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Touch, key, request, cancellationToken).ConfigureAwait(false));
+        var response = TouchResponse.Parser.ParseFrom(
+            await _calls.ChangeAsync(Method.Touch, key, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false));
         return new TouchResult(response.Existed, _calls.See(response.Position));
     }
 
     /// <summary>Evaluates conditions on keys of one shard and applies one of two lists of operations, atomically.</summary>
+    /// <param name="transaction">The conditions and operations.</param>
+    /// <param name="options">What is special about the call; null: nothing.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
-    public async ValueTask<TransactResult> TransactAsync(KvTransaction transaction, CancellationToken cancellationToken = default)
+    public async ValueTask<TransactResult> TransactAsync(
+        KvTransaction transaction, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(transaction);
-        var sent = transaction.Then.OnlyRead && transaction.Else.OnlyRead
-            ? _calls.ReadByAsync(Method.Transact, transaction.Message, cancellationToken)
-            : _calls.ChangeAsync(Method.Transact, transaction.Message, cancellationToken);
-        var response = TransactResponse.Parser.ParseFrom(await sent.ConfigureAwait(false));
+        var onlyRead = transaction.Then.OnlyRead && transaction.Else.OnlyRead;
+        var reply = await SendAsync(Method.Transact, transaction.Message, onlyRead, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
+        var response = TransactResponse.Parser.ParseFrom(_calls.ResponseOf(reply));
         return new TransactResult(
             response.Succeeded, response.HasFailedCondition ? (int)response.FailedCondition : null,
             [.. response.Results.Select(OperationResult.Of)], _calls.See(response.Position));
     }
 
     /// <summary>Applies operations on keys of one shard, under conditions, atomically.</summary>
+    /// <param name="write">The conditions and operations.</param>
+    /// <param name="options">What is special about the call; null: nothing.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
-    public async ValueTask<WriteResult> WriteAsync(KvWrite write, CancellationToken cancellationToken = default)
+    public async ValueTask<WriteResult> WriteAsync(KvWrite write, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(write);
-        var sent = write.Operations.OnlyRead
-            ? _calls.ReadByAsync(Method.Write, write.Message, cancellationToken)
-            : _calls.ChangeAsync(Method.Write, write.Message, cancellationToken);
-        var response = WriteResponse.Parser.ParseFrom(await sent.ConfigureAwait(false));
+        var reply = await SendAsync(Method.Write, write.Message, write.Operations.OnlyRead, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
+        var response = WriteResponse.Parser.ParseFrom(_calls.ResponseOf(reply));
         return new WriteResult(_calls.See(response.Position), (long)response.Deleted, [.. response.Results.Select(OperationResult.Of)]);
     }
+
+    // A list of operations, which is routed by a key within it.
+    private ValueTask<RoutedReply> SendAsync(
+        Method method, IMessage request, bool onlyRead, ClientCalls.CallTerms terms, CancellationToken cancellationToken) => onlyRead
+            ? _calls.SendReadAsync(method, request, terms, cancellationToken)
+            : _calls.SendAsync(new ClientCalls.Change(method, request.ToByteString()), terms, cancellationToken);
 
     /// <summary>
     /// Returns entries in key order, from one snapshot for each shard. If a leader changes during the scan, or its reader pauses for long, it continues by
     /// itself; the rest of that shard is then from another snapshot, in most modes a newer one.
     /// </summary>
-    /// <exception cref="KvUnavailableException">Nothing came for <see cref="KvClientOptions.Timeout"/>. The message has the last key that was
+    /// <exception cref="KvUnavailableException">Nothing came for <see cref="KvScan.Timeout"/>. The message has the last key that was
     /// returned.</exception>
     /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: see <see cref="KvScan.OneSnapshot"/>.</exception>
     public IAsyncEnumerable<KvEntry> ScanAsync(KvScan scan, CancellationToken cancellationToken = default)
@@ -390,19 +419,27 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
         ArgumentNullException.ThrowIfNull(list);
         var request = list.ToMessage(_calls.Seen.ToOptions(list.Read ?? _options.Read, shard: null), pageToken);
         var response = ListResponse.Parser.ParseFrom(
-            await _calls.ReadAsync(Method.List, RouteKeys.Of(request), request, read: null, cancellationToken).ConfigureAwait(false));
+            await _calls.ReadAsync(Method.List, RouteKeys.Of(request), request, read: null, _calls.TermsOf(list.Call), cancellationToken)
+                .ConfigureAwait(false));
         return new KvPage([.. response.Entries.Select(Bytes.ToEntry)], response.NextPageToken.Memory, _calls.See(response.Position));
     }
 
     /// <summary>Counts the keys with a prefix, without reading them. Each shard is counted at its own moment.</summary>
     /// <param name="prefix">Empty means all keys.</param>
-    /// <param name="read">How up to date the count must be; null means <see cref="KvClientOptions.Read"/>.</param>
+    /// <param name="options">
+    /// What is special about the read; null means the mode <see cref="KvClientOptions.Read"/>. A <see cref="KvReadMode"/> can be passed as it is.
+    /// </param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public Task<long> CountAsync(KvKey prefix, KvReadMode? read = null, CancellationToken cancellationToken = default) =>
-        CountRangeAsync(new KvRange { Prefix = prefix }, read, cancellationToken);
+    public Task<long> CountAsync(KvKey prefix, KvReadOptions? options = null, CancellationToken cancellationToken = default) =>
+        CountRangeAsync(new KvRange { Prefix = prefix }, options, cancellationToken);
 
     /// <summary>Counts the keys of a range, without reading them. Each shard is counted at its own moment.</summary>
-    public async Task<long> CountRangeAsync(KvRange range, KvReadMode? read = null, CancellationToken cancellationToken = default)
+    /// <param name="range">The range.</param>
+    /// <param name="options">
+    /// What is special about the read; null means the mode <see cref="KvClientOptions.Read"/>. A <see cref="KvReadMode"/> can be passed as it is.
+    /// </param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async Task<long> CountRangeAsync(KvRange range, KvReadOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(range);
         var request = new CountRequest
@@ -410,9 +447,11 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
             Start = range.Start.ToByteString(),
             End = range.End.ToByteString(),
             Prefix = range.Prefix.ToByteString(),
-            Read = _calls.Seen.ToOptions(read ?? _options.Read, shard: null),
+            Read = _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null),
         };
-        var (response, error) = await RangeCalls.CountAsync(_router, request, _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        var terms = _calls.TermsOf(options);
+        var (response, error) = await RangeCalls.CountAsync(_router, request, terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry)
+            .ConfigureAwait(false);
         if (error is not null)
             throw _calls.ToException(error);
         _calls.See(response!.Position);
@@ -487,7 +526,7 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     {
         var request = scan.ToMessage(_calls.Seen.ToOptions(scan.Read ?? _options.Read, shard: null));
         using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _router.Closing);
-        var pages = new ScanWalk(_router, _channels, _options.Timeout).PagesAsync(request, ended.Token).GetAsyncEnumerator(ended.Token);
+        var pages = new ScanWalk(_router, _channels, scan.Timeout ?? _options.Timeout).PagesAsync(request, ended.Token).GetAsyncEnumerator(ended.Token);
         await using (pages.ConfigureAwait(false))
         {
             for (ReadOnlyMemory<byte> lastKey = default; await NextAsync(pages, lastKey, cancellationToken).ConfigureAwait(false);)

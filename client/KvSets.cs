@@ -15,40 +15,60 @@ public sealed class KvSets
     internal KvSets(ClientCalls calls) => _calls = calls;
 
     /// <summary>Adds members, up to 10,000. If the set has all of them, nothing changes.</summary>
+    /// <param name="key">The key of the set.</param>
+    /// <param name="members">Each 1 to 1,024 bytes.</param>
+    /// <param name="options">What is special about the change; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     public async ValueTask<SetChangeResult> AddAsync(
-        KvKey key, IEnumerable<KvKey> members, KvCondition? condition = null, CancellationToken cancellationToken = default)
+        KvKey key, IEnumerable<KvKey> members, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(members);
         var request = new SetAddRequest { Key = key.ToByteString(), Members = { members.Select(static member => member.ToByteString()) } };
-        if (condition is not null)
+        if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = SetAddResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.SetAdd, key, request, cancellationToken).ConfigureAwait(false));
+        var response = SetAddResponse.Parser.ParseFrom(
+            await _calls.ChangeAsync(Method.SetAdd, key, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false));
         return new SetChangeResult(response.Added, _calls.See(response.Position));
     }
 
     /// <summary>Removes members, up to 10,000. If the set has none of them, nothing changes.</summary>
+    /// <param name="key">The key of the set.</param>
+    /// <param name="members">Each 1 to 1,024 bytes.</param>
+    /// <param name="options">What is special about the change; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     public async ValueTask<SetChangeResult> RemoveAsync(
-        KvKey key, IEnumerable<KvKey> members, KvCondition? condition = null, CancellationToken cancellationToken = default)
+        KvKey key, IEnumerable<KvKey> members, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(members);
         var request = new SetRemoveRequest { Key = key.ToByteString(), Members = { members.Select(static member => member.ToByteString()) } };
-        if (condition is not null)
+        if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        return ToResult(SetRemoveResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.SetRemove, key, request, cancellationToken).ConfigureAwait(false)));
+        return await RemoveAsync(key, request, options, cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>Removes a set with all its members.</summary>
-    public async ValueTask<SetChangeResult> RemoveAllAsync(KvKey key, CancellationToken cancellationToken = default) =>
-        ToResult(SetRemoveResponse.Parser.ParseFrom(
-            await _calls.ChangeAsync(Method.SetRemove, key, new SetRemoveRequest { Key = key.ToByteString(), All = true }, cancellationToken)
-                .ConfigureAwait(false)));
+    /// <param name="key">The key of the set.</param>
+    /// <param name="options">What is special about the change; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public ValueTask<SetChangeResult> RemoveAllAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
+    {
+        var request = new SetRemoveRequest { Key = key.ToByteString(), All = true };
+        if (options?.Condition is { } condition)
+            request.Conditions.Add(condition.Message);
+        return RemoveAsync(key, request, options, cancellationToken);
+    }
 
     /// <summary>The number of members; 0 if there is no such set.</summary>
-    public async ValueTask<ulong> CountAsync(KvKey key, KvReadMode? read = null, CancellationToken cancellationToken = default)
+    /// <param name="key">The key of the set.</param>
+    /// <param name="options">
+    /// What is special about the read; null means the mode <see cref="KvClientOptions.Read"/>. A <see cref="KvReadMode"/> can be passed as it is.
+    /// </param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async ValueTask<ulong> CountAsync(KvKey key, KvReadOptions? options = null, CancellationToken cancellationToken = default)
     {
-        var request = new SetCountRequest { Key = key.ToByteString(), Read = _calls.ReadOptionsOf(read, key.Span) };
+        var request = new SetCountRequest { Key = key.ToByteString(), Read = _calls.ReadOptionsOf(options?.Read, key.Span) };
         var response = SetCountResponse.Parser.ParseFrom(
-            await _calls.ReadAsync(Method.SetCount, key, request, request.Read, cancellationToken).ConfigureAwait(false));
+            await _calls.ReadAsync(Method.SetCount, key, request, request.Read, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false));
         _calls.See(response.Position);
         return response.Count;
     }
@@ -69,7 +89,7 @@ public sealed class KvSets
             request.Limit = (uint)Math.Min(left, 10_000);
             request.Read = _calls.ReadOptionsOf(terms.Read, key.Span);
             var response = SetScanResponse.Parser.ParseFrom(
-                await _calls.ReadAsync(Method.SetScan, key, request, request.Read, cancellationToken).ConfigureAwait(false));
+                await _calls.ReadAsync(Method.SetScan, key, request, request.Read, _calls.TermsOf(terms.Call), cancellationToken).ConfigureAwait(false));
             _calls.See(response.Position);
             foreach (var member in response.Members)
                 yield return member.Memory;
@@ -96,7 +116,8 @@ public sealed class KvSets
             Read = _calls.ReadOptionsOf(intersection.Read, first.Span),
         };
         var response = SetIntersectResponse.Parser.ParseFrom(
-            await _calls.ReadAsync(Method.SetIntersect, first, request, request.Read, cancellationToken).ConfigureAwait(false));
+            await _calls.ReadAsync(Method.SetIntersect, first, request, request.Read, _calls.TermsOf(intersection.Call), cancellationToken)
+                .ConfigureAwait(false));
         return new IntersectResult(
             [.. response.Members.Select(static member => member.Memory)],
             response.More,
@@ -106,5 +127,11 @@ public sealed class KvSets
             _calls.See(response.Position));
     }
 
-    private SetChangeResult ToResult(SetRemoveResponse response) => new(response.Removed, _calls.See(response.Position));
+    private async ValueTask<SetChangeResult> RemoveAsync(
+        KvKey key, SetRemoveRequest request, KvChangeOptions? options, CancellationToken cancellationToken)
+    {
+        var response = SetRemoveResponse.Parser.ParseFrom(
+            await _calls.ChangeAsync(Method.SetRemove, key, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false));
+        return new SetChangeResult(response.Removed, _calls.See(response.Position));
+    }
 }

@@ -55,10 +55,10 @@ public sealed class KvTable<T>
 
     /// <summary>Removes a key. It is not an error if the key does not exist.</summary>
     /// <param name="key">The key in the table.</param>
-    /// <param name="condition">A condition on it.</param>
+    /// <param name="options">As in <see cref="KvClient.DeleteAsync"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public ValueTask<DeleteResult> DeleteAsync(KvKey key, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        _client.DeleteAsync(KeyOf(key), condition, cancellationToken);
+    public ValueTask<DeleteResult> DeleteAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default) =>
+        _client.DeleteAsync(KeyOf(key), options, cancellationToken);
 
     /// <summary>Returns entries in key order, as <see cref="KvClient.ScanAsync"/> does.</summary>
     /// <param name="scan">Which ones, by their keys in the table; null: all.</param>

@@ -32,7 +32,7 @@ public sealed class KvWrite
     /// it.
     /// </summary>
     /// <inheritdoc cref="KvOperations.Put" path="/param"/>
-    /// <exception cref="ArgumentException">The options have a condition. Conditions are of the whole write.</exception>
+    /// <exception cref="ArgumentException">The options have a condition, or those of a call, which are of the whole write.</exception>
     public KvWrite Put(KvKey key, KvValue value, KvPutOptions? options = null)
     {
         Operations.Put(key, value, options);

@@ -1,0 +1,11 @@
+namespace KvCluster.Client;
+
+/// <summary>What is special about a change of a key or a set.</summary>
+public record KvChangeOptions : KvCallOptions
+{
+    /// <summary>A test of the state before the change.</summary>
+    public KvCondition? Condition { get; init; }
+
+    /// <summary>A change on a condition, of which nothing else is special; null means one without a condition.</summary>
+    public static implicit operator KvChangeOptions(KvCondition? condition) => new() { Condition = condition };
+}
