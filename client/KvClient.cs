@@ -30,6 +30,7 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     private readonly KvClientOptions _options;
     private readonly CallRouter _router;
     private readonly ClientCalls _calls;
+    private readonly FailedConditions _failedConditions;
     private readonly NodeChannels _channels;
     private readonly IWatchSource _watches;
 
@@ -57,6 +58,7 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
         _router = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log) { Cluster = cluster }, ClientRuntime.Machine);
         cluster.ReadFrom(_router.Table);
         _calls = new ClientCalls(options, _router);
+        _failedConditions = new FailedConditions(_calls);
         (Sets, Sessions) = (new KvSets(_calls), new KvSessions(_calls));
         Admin = new KvAdmin(_router.Destinations.OperatorCalls(_router, _channels), options.Timeout);
     }
@@ -74,6 +76,7 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
         _router = new CallRouter(options, connector, runtime);
         cluster.ReadFrom(_router.Table);
         _calls = new ClientCalls(options, _router);
+        _failedConditions = new FailedConditions(_calls);
         (Sets, Sessions) = (new KvSets(_calls), new KvSessions(_calls));
         Admin = new KvAdmin(_router.Destinations.OperatorCalls(_router, _channels), options.Timeout);
     }
@@ -213,6 +216,13 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
 
     private async ValueTask<PutResult> PutMessageAsync(KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken)
     {
+        var response = await _calls.ChangeAsync(
+            Method.Put, key, MessageOf(key, value, options), _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
+        return ToPutResult(key, response);
+    }
+
+    private static PutRequest MessageOf(KvKey key, KvValue value, KvPutOptions options)
+    {
         var request = new PutRequest
         {
             Key = key.ToByteString(),
@@ -227,9 +237,27 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
             request.Owner = owner.Id.ToByteString();
         if (options.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = PutResponse.Parser.ParseFrom(
-            await _calls.ChangeAsync(Method.Put, key, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false));
+        return request;
+    }
+
+    private PutResult ToPutResult(KvKey key, ByteString encoded)
+    {
+        var response = PutResponse.Parser.ParseFrom(encoded);
         return new PutResult(response.Key.IsEmpty ? key : new KvKey(response.Key.Memory), _calls.See(response.Position));
+    }
+
+    /// <summary>Sets a key if a condition holds. That it does not is a result, which says what the key has, and no exception.</summary>
+    /// <param name="key">1 to 2,048 bytes; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="value">Up to 8 MiB.</param>
+    /// <param name="options">The condition, and what else is special about the put. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public ValueTask<KvTryResult<PutResult>> TryPutAsync(KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        var change = options.HasOnlyCondition
+            ? new ClientCalls.Change(Method.Put, key, value, options.Condition, null)
+            : new ClientCalls.Change(Method.Put, key, default, null, MessageOf(key, value, options));
+        return TryAsync(change, options, response => ToPutResult(key, response), cancellationToken);
     }
 
     /// <summary>Removes a key. It is not an error if the key does not exist.</summary>
@@ -238,10 +266,31 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="cancellationToken">Stops waiting.</param>
     public async ValueTask<DeleteResult> DeleteAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
+        var response = await _calls.ChangeAsync(
+            Method.Delete, key, DeleteOf(key, options), _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
+        return ToDeleteResult(response);
+    }
+
+    /// <summary>Removes a key if a condition holds. That it does not is a result, which says what the key has, and no exception.</summary>
+    /// <param name="key">1 to 2,048 bytes.</param>
+    /// <param name="options">The condition, and what else is special about the delete. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public ValueTask<KvTryResult<DeleteResult>> TryDeleteAsync(KvKey key, KvChangeOptions options, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        return TryAsync(new ClientCalls.Change(Method.Delete, key, default, null, DeleteOf(key, options)), options, ToDeleteResult, cancellationToken);
+    }
+
+    private static DeleteRequest DeleteOf(KvKey key, KvChangeOptions? options)
+    {
         var request = new DeleteRequest { Key = key.ToByteString() };
         if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = await _calls.ChangeAsync(Method.Delete, key, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
+        return request;
+    }
+
+    private DeleteResult ToDeleteResult(ByteString response)
+    {
         var position = ReadPosition(response, out var existed);
         return new DeleteResult(existed, position);
     }
@@ -299,12 +348,52 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     public async ValueTask<IncrementResult> IncrementAsync(
         KvKey key, long by = 1, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
+        var response = await _calls.ChangeAsync(
+            Method.Increment, key, IncrementOf(key, by, options), _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
+        return ToIncrementResult(response);
+    }
+
+    /// <summary>
+    /// Adds to the number that is the value of a key if a condition holds. That it does not is a result, which says what the key has, and no exception.
+    /// </summary>
+    /// <param name="key">1 to 2,048 bytes.</param>
+    /// <param name="by">What is added; negative to subtract.</param>
+    /// <param name="options">The condition, and what else is special about the increment. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvException">Reason NOT_A_NUMBER or NUMBER_OVERFLOW: nothing was changed.</exception>
+    public ValueTask<KvTryResult<IncrementResult>> TryIncrementAsync(
+        KvKey key, long by, KvChangeOptions options, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        return TryAsync(
+            new ClientCalls.Change(Method.Increment, key, default, null, IncrementOf(key, by, options)), options, ToIncrementResult, cancellationToken);
+    }
+
+    private static IncrementRequest IncrementOf(KvKey key, long by, KvChangeOptions? options)
+    {
         var request = new IncrementRequest { Key = key.ToByteString(), By = by };
         if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = IncrementResponse.Parser.ParseFrom(
-            await _calls.ChangeAsync(Method.Increment, key, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false));
+        return request;
+    }
+
+    private IncrementResult ToIncrementResult(ByteString encoded)
+    {
+        var response = IncrementResponse.Parser.ParseFrom(encoded);
         return new IncrementResult(response.Number, _calls.See(response.Position));
+    }
+
+    // Makes a change on a condition of which it is no failure that it does not hold.
+    private async ValueTask<KvTryResult<T>> TryAsync<T>(
+        ClientCalls.Change change, KvChangeOptions options, Func<ByteString, T> toResult, CancellationToken cancellationToken)
+    {
+        var terms = _calls.TermsOf(options);
+        var reply = await _calls.SendAsync(change, terms, cancellationToken).ConfigureAwait(false);
+        if (reply.Error is not { } error)
+            return new KvTryResult<T>(toResult(reply.Response));
+        Condition[] conditions = options.Condition is { } condition ? [condition.Message] : [];
+        return new KvTryResult<T>(await _failedConditions.OfAsync(
+            error, new KvKey(change.Key), conditions, options.WithPresentValue, terms, cancellationToken).ConfigureAwait(false));
     }
 
     /// <summary>Sets when a key expires, without sending its value. The key keeps its etag.</summary>
@@ -351,7 +440,32 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     {
         ArgumentNullException.ThrowIfNull(write);
         var reply = await SendAsync(Method.Write, write.Message, write.Operations.OnlyRead, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
-        var response = WriteResponse.Parser.ParseFrom(_calls.ResponseOf(reply));
+        return ToWriteResult(_calls.ResponseOf(reply));
+    }
+
+    /// <summary>
+    /// Applies operations on keys of one shard if all conditions hold, atomically. That one does not is a result, which says what its key has, and no
+    /// exception.
+    /// </summary>
+    /// <param name="write">The conditions and operations.</param>
+    /// <param name="options">What is special about the call; null: nothing.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
+    public async ValueTask<KvTryResult<WriteResult>> TryWriteAsync(
+        KvWrite write, KvCallOptions? options = null, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(write);
+        var terms = _calls.TermsOf(options);
+        var reply = await SendAsync(Method.Write, write.Message, write.Operations.OnlyRead, terms, cancellationToken).ConfigureAwait(false);
+        return reply.Error is { } error
+            ? new KvTryResult<WriteResult>(await _failedConditions.OfAsync(
+                error, default, write.Message.Conditions, write.ReturnsPresentValue, terms, cancellationToken).ConfigureAwait(false))
+            : new KvTryResult<WriteResult>(ToWriteResult(reply.Response));
+    }
+
+    private WriteResult ToWriteResult(ByteString encoded)
+    {
+        var response = WriteResponse.Parser.ParseFrom(encoded);
         return new WriteResult(_calls.See(response.Position), (long)response.Deleted, [.. response.Results.Select(OperationResult.Of)]);
     }
 

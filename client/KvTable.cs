@@ -53,12 +53,33 @@ public sealed class KvTable<T>
         return put with { Key = InTable(put.Key) };
     }
 
+    /// <summary>Sets a key if a condition holds. That it does not is a result, which says what the key has, and no exception.</summary>
+    /// <param name="key">The key in the table; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="value">Up to 8 MiB of JSON.</param>
+    /// <param name="options">As in <see cref="KvClient.TryPutAsync"/>.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>The key in the table, its etag, and the change's position. A failed condition has the key in the cluster.</returns>
+    public async ValueTask<KvTryResult<PutResult>> TryPutAsync(
+        KvKey key, T value, KvPutOptions options, CancellationToken cancellationToken = default)
+    {
+        var put = await _client.TryPutAsync(KeyOf(key), value, _type, options, cancellationToken).ConfigureAwait(false);
+        return put.Succeeded ? new KvTryResult<PutResult>(put.Result with { Key = InTable(put.Result.Key) }) : put;
+    }
+
     /// <summary>Removes a key. It is not an error if the key does not exist.</summary>
     /// <param name="key">The key in the table.</param>
     /// <param name="options">As in <see cref="KvClient.DeleteAsync"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     public ValueTask<DeleteResult> DeleteAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default) =>
         _client.DeleteAsync(KeyOf(key), options, cancellationToken);
+
+    /// <summary>Removes a key if a condition holds. That it does not is a result, which says what the key has, and no exception.</summary>
+    /// <param name="key">The key in the table.</param>
+    /// <param name="options">As in <see cref="KvClient.TryDeleteAsync"/>.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>Whether the key existed. A failed condition has the key in the cluster.</returns>
+    public ValueTask<KvTryResult<DeleteResult>> TryDeleteAsync(KvKey key, KvChangeOptions options, CancellationToken cancellationToken = default) =>
+        _client.TryDeleteAsync(KeyOf(key), options, cancellationToken);
 
     /// <summary>Returns entries in key order, as <see cref="KvClient.ScanAsync"/> does.</summary>
     /// <param name="scan">Which ones, by their keys in the table; null: all.</param>

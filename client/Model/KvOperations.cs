@@ -74,9 +74,10 @@ public sealed class KvOperations
         if (options.Condition is not null)
             throw new ArgumentException(
                 "A put in a list has no condition of its own. Add the condition, with its key, to the whole write or transaction by If.", nameof(options));
-        if (options.Timeout is not null || options.NoRetry)
+        if (options.Timeout is not null || options.NoRetry || options.WithPresentValue)
             throw new ArgumentException(
-                "A put in a list has no timeout of its own and is not repeated by itself. Pass such options with the whole list.", nameof(options));
+                "A put in a list has no timeout of its own, is not repeated by itself, and reads nothing. Pass such options with the whole list.",
+                nameof(options));
         (put.Sequence, put.KeepExpiry, put.KeepOwner) = (options.Sequence, options.KeepExpiry, options.KeepOwner);
         if (options.TimeToLive is { } timeToLive)
             put.TtlMs = KvPutOptions.Milliseconds(timeToLive);
