@@ -56,7 +56,7 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
             method, call.Key, call.Encode(), terms.DeadlineMs, cancellationToken, isIdentified: true, noRetry: terms.NoRetry).ConfigureAwait(false);
         // A read has no unknown outcome. It was not answered in time.
         return reply.Error is { } error && CallStatus.IsUnknown(error) && !CallStatus.IsLineageChanged(error)
-            ? throw new KvUnavailableException("DEADLINE_PASSED", $"The read was not answered in time: {error.Message}")
+            ? throw new KvUnavailableException(KvReasons.DeadlinePassed, $"The read was not answered in time: {error.Message}")
             : reply;
     }
 

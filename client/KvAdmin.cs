@@ -114,10 +114,10 @@ public sealed class KvAdmin
                     told(operation = state);
                 if (operation.State == KvOperationState.Done)
                     return operation;
-                throw new KvException("NOT_REPLACED", $"The replacement in shard {shard} was not completed: "
+                throw new KvException(KvReasons.NotReplaced, $"The replacement in shard {shard} was not completed: "
                     + $"{(operation.State == KvOperationState.Cancelled ? "an operator cancelled it" : operation.Reason)}.");
             }
-            catch (KvException failure) when (failure.Reason == "NO_OPERATION")
+            catch (KvException failure) when (failure.Reason == KvReasons.NoOperation)
             {
                 // The leader that executed the operation stopped before it had changed anything.
             }

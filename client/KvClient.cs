@@ -333,7 +333,7 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
         {
             return await _calls.ChangeAsync(Method.DeleteRange, first, request, terms, cancellationToken).ConfigureAwait(false);
         }
-        catch (KvException failure) when (failure.Reason == CallStatus.ShardsDiffer && !_router.Destinations.NeedMap)
+        catch (KvShardsDifferException) when (!_router.Destinations.NeedMap)
         {
             return await _calls.ChangeUnidentifiedAsync(Method.DeleteRange, first, request, terms, cancellationToken).ConfigureAwait(false);
         }
@@ -632,7 +632,7 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
         }
         catch (UnusableFileException failure)
         {
-            throw new KvException("TLS_FILE_UNUSABLE", failure.Message, cause: failure);
+            throw new KvException(KvReasons.TlsFileUnusable, failure.Message, cause: failure);
         }
     }
 

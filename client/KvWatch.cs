@@ -54,7 +54,7 @@ public sealed record KvWatch
         };
         if (AfterPositions.GroupBy(static position => position.Shard).FirstOrDefault(static same => same.Count() > 1) is { } twice)
             throw new KvInvalidRequestException(
-                "BAD_REQUEST", $"A watch begins after two positions of shard {twice.Key}; nothing was watched. Pass the position to go on from.");
+                KvReasons.BadRequest, $"A watch begins after two positions of shard {twice.Key}; nothing was watched. Pass the position to go on from.");
         if (After is not null)
             request.After.Add(WatchToken.Parse(After));
         else
