@@ -127,7 +127,10 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <see cref="KvReadMode"/> can be passed as it is.
     /// </param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvUnavailableException">Reason REPLICA_BEHIND: no replica caught up in time with what this client has seen.</exception>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async ValueTask<GetResult> GetAsync(KvKey key, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
         var request = new GetRequest
@@ -149,6 +152,10 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="within">Only a key with this prefix is found; empty means any.</param>
     /// <param name="options">What is special about the read; null means the mode <see cref="KvClientOptions.Read"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async ValueTask<GetResult> GetNearestAsync(
         KvKey key, KvNearest nearest, KvKey within = default, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -175,6 +182,10 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// How up to date the values must be, and what else is special about the read; null means the mode <see cref="KvClientOptions.Read"/>.
     /// </param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">A key is empty or too long, or there are more than 10,000.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async ValueTask<IReadOnlyList<GetResult>> GetManyAsync(
         IReadOnlyList<KvKey> keys, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -203,7 +214,13 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="value">Up to 8 MiB.</param>
     /// <param name="options">What is special about the put; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvConditionFailedException">The condition did not hold.</exception>
+    /// <exception cref="KvConditionFailedException">The condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long, or the value too large; nothing was applied.</exception>
+    /// <exception cref="KvNoOwnerException">The session of <see cref="KvPutOptions.Owner"/> has ended, or is of another shard; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public ValueTask<PutResult> PutAsync(KvKey key, KvValue value, KvPutOptions? options = null, CancellationToken cancellationToken = default) =>
         options is { HasOnlyCondition: false }
             ? PutMessageAsync(key, value, options, cancellationToken)
@@ -251,6 +268,12 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="value">Up to 8 MiB.</param>
     /// <param name="options">The condition, and what else is special about the put. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long, or the value too large; nothing was applied.</exception>
+    /// <exception cref="KvNoOwnerException">The session of <see cref="KvPutOptions.Owner"/> has ended, or is of another shard; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public ValueTask<KvTryResult<PutResult>> TryPutAsync(KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -264,6 +287,12 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="key">1 to 2,048 bytes.</param>
     /// <param name="options">What is special about the delete; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvConditionFailedException">The condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public async ValueTask<DeleteResult> DeleteAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
         var response = await _calls.ChangeAsync(
@@ -275,6 +304,11 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="key">1 to 2,048 bytes.</param>
     /// <param name="options">The condition, and what else is special about the delete. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public ValueTask<KvTryResult<DeleteResult>> TryDeleteAsync(KvKey key, KvChangeOptions options, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(options);
@@ -303,6 +337,10 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="options">What is special about the call; null: nothing. Each shard has the whole timeout.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvException">Some keys of the range may have been removed before.</exception>
+    /// <exception cref="KvInvalidRequestException">A bound of the range is too long, or it has all keys and does not say so; nothing was removed.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time. Some keys of the range may have been removed before.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
     public async ValueTask<DeleteRangeResult> DeleteRangeAsync(
         KvRange range, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -345,6 +383,11 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="options">What is special about the increment; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvException">Reason NOT_A_NUMBER or NUMBER_OVERFLOW: nothing was changed.</exception>
+    /// <exception cref="KvConditionFailedException">The condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
     public async ValueTask<IncrementResult> IncrementAsync(
         KvKey key, long by = 1, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -361,6 +404,10 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="options">The condition, and what else is special about the increment. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvException">Reason NOT_A_NUMBER or NUMBER_OVERFLOW: nothing was changed.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
     public ValueTask<KvTryResult<IncrementResult>> TryIncrementAsync(
         KvKey key, long by, KvChangeOptions options, CancellationToken cancellationToken = default)
     {
@@ -401,6 +448,12 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="timeToLive">How long it lives from now; null means until it is deleted.</param>
     /// <param name="options">What is special about the touch; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvConditionFailedException">The condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public async ValueTask<TouchResult> TouchAsync(
         KvKey key, TimeSpan? timeToLive, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -418,7 +471,13 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="transaction">The conditions and operations.</param>
     /// <param name="options">What is special about the call; null: nothing.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
+    /// <exception cref="KvShardsDifferException">The keys belong to several shards; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">There are too many operations, or they are too large or invalid; nothing was applied.</exception>
+    /// <exception cref="KvNoOwnerException">The session of <see cref="KvPutOptions.Owner"/> has ended, or is of another shard; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public async ValueTask<TransactResult> TransactAsync(
         KvTransaction transaction, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -435,7 +494,14 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="write">The conditions and operations.</param>
     /// <param name="options">What is special about the call; null: nothing.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
+    /// <exception cref="KvConditionFailedException">A condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvShardsDifferException">The keys belong to several shards; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">There are too many operations, or they are too large or invalid; nothing was applied.</exception>
+    /// <exception cref="KvNoOwnerException">The session of <see cref="KvPutOptions.Owner"/> has ended, or is of another shard; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public async ValueTask<WriteResult> WriteAsync(KvWrite write, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(write);
@@ -450,7 +516,13 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="write">The conditions and operations.</param>
     /// <param name="options">What is special about the call; null: nothing.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
+    /// <exception cref="KvShardsDifferException">The keys belong to several shards; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">There are too many operations, or they are too large or invalid; nothing was applied.</exception>
+    /// <exception cref="KvNoOwnerException">The session of <see cref="KvPutOptions.Owner"/> has ended, or is of another shard; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public async ValueTask<KvTryResult<WriteResult>> TryWriteAsync(
         KvWrite write, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -481,7 +553,9 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// </summary>
     /// <exception cref="KvUnavailableException">Nothing came for <see cref="KvScan.Timeout"/>. The message has the last key that was
     /// returned.</exception>
-    /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: see <see cref="KvScan.OneSnapshot"/>.</exception>
+    /// <exception cref="KvSnapshotTooOldException">See <see cref="KvScan.OneSnapshot"/>.</exception>
+    /// <exception cref="KvInvalidRequestException">A bound of the range is too long.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public IAsyncEnumerable<KvEntry> ScanAsync(KvScan scan, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(scan);
@@ -496,7 +570,9 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <exception cref="KvCompactedException">The journal does not reach back to where the watch was to begin, or the reader was too slow.</exception>
     /// <exception cref="KvUnavailableException">No replica of a shard answered for a minute, or at the beginning for
     /// <see cref="KvClientOptions.Timeout"/>.</exception>
-    /// <exception cref="KvException">Reason LINEAGE_CHANGED: the cluster was restored, and its history does not have the position.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster was restored, and its history does not have the position.</exception>
+    /// <exception cref="KvInvalidRequestException">The range has no room for a key, or the position to go on from is none.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public IAsyncEnumerable<KvWatchMessage> WatchAsync(KvWatch watch, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(watch);
@@ -526,8 +602,11 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="list">The range and the limits of a page.</param>
     /// <param name="pageToken">Of the page before; empty for the first one.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: the snapshot of the page before is not kept any more, and <see cref="KvList.NewerSnapshots"/> is
-    /// not set.</exception>
+    /// <exception cref="KvSnapshotTooOldException">The snapshot of the page before is not kept any more. See <see cref="KvList.NewerSnapshots"/>.</exception>
+    /// <exception cref="KvInvalidRequestException">A bound of the range is too long, the page token is of another listing, or a limit too large.</exception>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async ValueTask<KvPage> ListAsync(KvList list, ReadOnlyMemory<byte> pageToken = default, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(list);
@@ -544,6 +623,10 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// What is special about the read; null means the mode <see cref="KvClientOptions.Read"/>. A <see cref="KvReadMode"/> can be passed as it is.
     /// </param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">A bound of the range is too long.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public Task<long> CountAsync(KvKey prefix, KvReadOptions? options = null, CancellationToken cancellationToken = default) =>
         CountRangeAsync(new KvRange { Prefix = prefix }, options, cancellationToken);
 
@@ -553,6 +636,10 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// What is special about the read; null means the mode <see cref="KvClientOptions.Read"/>. A <see cref="KvReadMode"/> can be passed as it is.
     /// </param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">A bound of the range is too long.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async Task<long> CountRangeAsync(KvRange range, KvReadOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(range);
@@ -578,6 +665,7 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     public KvBulkLoad BulkLoad(TimeSpan? giveUpAfter = null) => new(_calls, giveUpAfter ?? LoadGivesUpAfter);
 
     /// <summary>The shard that owns a key, by this client's present shard map; null while no map is known.</summary>
+    /// <exception cref="OperationCanceledException">The caller stopped waiting.</exception>
     public async ValueTask<uint?> FindShardAsync(KvKey key, CancellationToken cancellationToken = default) =>
         await _router.WaitForMapAsync(_router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _router.Table.Find(key.Span)?.Shard : null;
 

@@ -3,7 +3,6 @@ using KvCluster.V1;
 namespace KvCluster.Client;
 
 /// <summary>The calls of a <see cref="KvClient"/> for sessions that own keys: a key that a session owns ends with it. Thread-safe.</summary>
-/// <exception cref="KvException">From every call: it failed.</exception>
 public sealed class KvSessions
 {
     private readonly ClientCalls _calls;
@@ -15,6 +14,9 @@ public sealed class KvSessions
     /// <param name="lifetime">From a second to a day. The session ends if it is not kept alive for this long.</param>
     /// <param name="options">What is special about the call; null: nothing.</param>
     /// <param name="cancellationToken">Stops waiting. A session that was opened all the same ends by itself.</param>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long, or no session can live so long; nothing was opened.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, or the shard has as many sessions as it may (reason BUSY).</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public async ValueTask<KvSession> OpenAsync(
         KvKey key, TimeSpan lifetime, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -28,6 +30,9 @@ public sealed class KvSessions
     /// <param name="session">As it was opened, by this client or another one.</param>
     /// <param name="options">What is special about the call; null: nothing.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">There was no answer in time; the countdown was perhaps restarted.</exception>
+    /// <exception cref="KvInvalidRequestException">The id is none of a session.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async ValueTask<TimeSpan> KeepAliveAsync(KvSession session, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(session);
@@ -45,6 +50,10 @@ public sealed class KvSessions
     /// <param name="session">As it was opened, by this client or another one.</param>
     /// <param name="options">What is special about the call; null: nothing.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">There was no answer in time; the session has perhaps ended.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost. Ending the session again is harmless.</exception>
+    /// <exception cref="KvInvalidRequestException">The id is none of a session.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async ValueTask<ulong?> EndAsync(KvSession session, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(session);

@@ -7,7 +7,6 @@ namespace KvCluster.Client;
 /// The calls of a <see cref="KvClient"/> for sets. A set is a namespace of its own beside the keys, in the shard of its key: members in order, each once, 1 to
 /// 1,024 bytes. Thread-safe.
 /// </summary>
-/// <exception cref="KvException">From every call: it failed.</exception>
 public sealed class KvSets
 {
     private readonly ClientCalls _calls;
@@ -19,6 +18,12 @@ public sealed class KvSets
     /// <param name="members">Each 1 to 1,024 bytes.</param>
     /// <param name="options">What is special about the change; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvConditionFailedException">The condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">The key or a member is empty or too long, or there are too many members; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public async ValueTask<SetChangeResult> AddAsync(
         KvKey key, IEnumerable<KvKey> members, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -36,6 +41,12 @@ public sealed class KvSets
     /// <param name="members">Each 1 to 1,024 bytes.</param>
     /// <param name="options">What is special about the change; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvConditionFailedException">The condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">The key or a member is empty or too long, or there are too many members; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public async ValueTask<SetChangeResult> RemoveAsync(
         KvKey key, IEnumerable<KvKey> members, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
@@ -50,6 +61,12 @@ public sealed class KvSets
     /// <param name="key">The key of the set.</param>
     /// <param name="options">What is special about the change; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvConditionFailedException">The condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public ValueTask<SetChangeResult> RemoveAllAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
         var request = new SetRemoveRequest { Key = key.ToByteString(), All = true };
@@ -64,6 +81,10 @@ public sealed class KvSets
     /// What is special about the read; null means the mode <see cref="KvClientOptions.Read"/>. A <see cref="KvReadMode"/> can be passed as it is.
     /// </param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async ValueTask<ulong> CountAsync(KvKey key, KvReadOptions? options = null, CancellationToken cancellationToken = default)
     {
         var request = new SetCountRequest { Key = key.ToByteString(), Read = _calls.ReadOptionsOf(options?.Read, key.Span) };
@@ -77,6 +98,10 @@ public sealed class KvSets
     /// <param name="key">The key of the set.</param>
     /// <param name="scan">Which members; null: all.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async IAsyncEnumerable<KvKey> ScanAsync(
         KvKey key, KvSetScan? scan = null, [EnumeratorCancellation] CancellationToken cancellationToken = default)
     {
@@ -101,7 +126,11 @@ public sealed class KvSets
     }
 
     /// <summary>What several sets of one shard have in common, counted in facets.</summary>
-    /// <exception cref="KvException">Reason SHARDS_DIFFER: the sets, or those below a facet prefix, are in several shards.</exception>
+    /// <exception cref="KvShardsDifferException">The sets, or those below a facet prefix, are in several shards.</exception>
+    /// <exception cref="KvInvalidRequestException">There are too many sets or facet prefixes, or a limit is too large.</exception>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">Reason ANSWER_TOO_LARGE: the answer has no room. Or it failed for another reason of <see cref="KvReasons"/>.</exception>
     public async ValueTask<IntersectResult> IntersectAsync(KvIntersection intersection, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(intersection);

@@ -38,6 +38,7 @@ public sealed class KvTable<T>
     /// <param name="options">As in <see cref="KvClient.GetAsync"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="JsonException">The value is not JSON of the type.</exception>
+    /// <exception cref="KvException">As of <see cref="KvClient.GetAsync"/>.</exception>
     public ValueTask<GetResult<T>> GetAsync(KvKey key, KvGetOptions? options = null, CancellationToken cancellationToken = default) =>
         _client.GetAsync(KeyOf(key), _type, options, cancellationToken);
 
@@ -47,6 +48,8 @@ public sealed class KvTable<T>
     /// <param name="options">As in <see cref="KvClient.PutAsync"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>The key in the table, its etag, and the change's position.</returns>
+    /// <exception cref="NotSupportedException">The type cannot be written as JSON.</exception>
+    /// <exception cref="KvException">As of <see cref="KvClient.PutAsync"/>.</exception>
     public async ValueTask<PutResult> PutAsync(KvKey key, T value, KvPutOptions? options = null, CancellationToken cancellationToken = default)
     {
         var put = await _client.PutAsync(KeyOf(key), value, _type, options, cancellationToken).ConfigureAwait(false);
@@ -59,6 +62,8 @@ public sealed class KvTable<T>
     /// <param name="options">As in <see cref="KvClient.TryPutAsync"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>The key in the table, its etag, and the change's position. A failed condition has the key in the cluster.</returns>
+    /// <exception cref="NotSupportedException">The type cannot be written as JSON.</exception>
+    /// <exception cref="KvException">As of <see cref="KvClient.TryPutAsync"/>.</exception>
     public async ValueTask<KvTryResult<PutResult>> TryPutAsync(
         KvKey key, T value, KvPutOptions options, CancellationToken cancellationToken = default)
     {
@@ -70,6 +75,7 @@ public sealed class KvTable<T>
     /// <param name="key">The key in the table.</param>
     /// <param name="options">As in <see cref="KvClient.DeleteAsync"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvException">As of <see cref="KvClient.DeleteAsync"/>.</exception>
     public ValueTask<DeleteResult> DeleteAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default) =>
         _client.DeleteAsync(KeyOf(key), options, cancellationToken);
 
@@ -78,6 +84,7 @@ public sealed class KvTable<T>
     /// <param name="options">As in <see cref="KvClient.TryDeleteAsync"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>Whether the key existed. A failed condition has the key in the cluster.</returns>
+    /// <exception cref="KvException">As of <see cref="KvClient.TryDeleteAsync"/>.</exception>
     public ValueTask<KvTryResult<DeleteResult>> TryDeleteAsync(KvKey key, KvChangeOptions options, CancellationToken cancellationToken = default) =>
         _client.TryDeleteAsync(KeyOf(key), options, cancellationToken);
 
@@ -85,6 +92,7 @@ public sealed class KvTable<T>
     /// <param name="scan">Which ones, by their keys in the table; null: all.</param>
     /// <param name="cancellationToken">Stops the scan.</param>
     /// <exception cref="JsonException">A value is not JSON of the type.</exception>
+    /// <exception cref="KvException">As of <see cref="KvClient.ScanAsync"/>.</exception>
     public async IAsyncEnumerable<KvEntry<T>> ScanAsync(KvScan? scan = null, [EnumeratorCancellation] CancellationToken cancellationToken = default)
     {
         var terms = InCluster(scan ?? new KvScan());
