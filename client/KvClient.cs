@@ -709,14 +709,16 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
         _channels.Dispose();
     }
 
-    private static TlsConnector ConnectorOf(KvTlsOptions? tls)
+    /// <summary>Makes the connections with these options.</summary>
+    /// <exception cref="KvException">A file is not usable.</exception>
+    internal static TlsConnector ConnectorOf(KvTlsOptions? tls)
     {
         if (tls is null)
             return new TlsConnector(files: null);
         try
         {
             var files = new TlsFiles { AuthorityFile = tls.AuthorityFile, CertificateFile = tls.CertificateFile, KeyFile = tls.KeyFile };
-            return new TlsConnector(new CredentialFiles(files, TimeProvider.System), tls.ServerName);
+            return new TlsConnector(new CredentialFiles(files, TimeProvider.System), tls.ServerName) { Given = tls.ToCredentials() };
         }
         catch (UnusableFileException failure)
         {

@@ -108,8 +108,7 @@ public sealed class KvClientOptions
             mistakes.Add($"{nameof(Timeout)} is {Timeout}; it must be greater than zero and at most {KvCallOptions.TimeoutMax.TotalHours} hours.");
         if (CallsInFlightMax is < 1 or > CallsInFlightUpperLimit)
             mistakes.Add($"{nameof(CallsInFlightMax)} is {CallsInFlightMax}; it must be from 1 to {CallsInFlightUpperLimit}.");
-        if (Tls is { KeyFile: not null, CertificateFile: null })
-            mistakes.Add($"{nameof(Tls)}.{nameof(KvTlsOptions.KeyFile)} requires {nameof(KvTlsOptions.CertificateFile)}, which is not set.");
+        mistakes.AddRange(Tls?.Mistakes() ?? []);
         if (Log is null)
             mistakes.Add($"{nameof(Log)} is null.");
         return mistakes;
