@@ -54,8 +54,9 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
         _closed = new Lazy<Task>(CloseAsync);
         var connector = ConnectorOf(options.Tls);
         var cluster = new ExpectedCluster();
-        _watches = _channels = new NodeChannels(connector, cluster);
-        _router = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log) { Cluster = cluster }, ClientRuntime.Machine);
+        _watches = _channels = new NodeChannels(connector, cluster) { Authorization = options.Authorization };
+        var calls = new GrpcConnector(connector, options.CallsInFlightMax, options.Log) { Cluster = cluster, Authorization = options.Authorization };
+        _router = new CallRouter(options, calls, ClientRuntime.Machine);
         cluster.ReadFrom(_router.Table);
         _calls = new ClientCalls(options, _router);
         _failedConditions = new FailedConditions(_calls);
@@ -71,7 +72,7 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
         _options = options;
         _closed = new Lazy<Task>(CloseAsync);
         var cluster = new ExpectedCluster();
-        _channels = new NodeChannels(ConnectorOf(options.Tls), cluster);
+        _channels = new NodeChannels(ConnectorOf(options.Tls), cluster) { Authorization = options.Authorization };
         _watches = connector as IWatchSource ?? _channels;
         _router = new CallRouter(options, connector, runtime);
         cluster.ReadFrom(_router.Table);

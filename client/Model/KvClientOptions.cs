@@ -46,6 +46,14 @@ public sealed class KvClientOptions
     /// <summary>For https endpoints. Null means to trust the machine's authorities and present no certificate.</summary>
     public KvTlsOptions? Tls { get; set; }
 
+    /// <summary>
+    /// Asked for the value of the header "authorization", such as "Bearer " and a token, of each request to an https address of the cluster: of the stream that
+    /// carries the calls on keys, when it is opened, and of each scan, watch and operator's call. Null as its answer means none. It is called on any thread and
+    /// should answer from memory; the request fails if it throws. Nodes and routers ignore the header. It is for what stands before them and admits callers by
+    /// it.
+    /// </summary>
+    public Func<Uri, CancellationToken, ValueTask<string?>>? Authorization { get; set; }
+
     /// <summary>How many calls may wait for an answer from one node, up to 65,536. Further calls wait for a place.</summary>
     public int CallsInFlightMax { get; set; } = 4096;
 
@@ -109,6 +117,8 @@ public sealed class KvClientOptions
         if (CallsInFlightMax is < 1 or > CallsInFlightUpperLimit)
             mistakes.Add($"{nameof(CallsInFlightMax)} is {CallsInFlightMax}; it must be from 1 to {CallsInFlightUpperLimit}.");
         mistakes.AddRange(Tls?.Mistakes() ?? []);
+        if (Authorization is not null && EndpointsInUse.Any(static endpoint => endpoint?.StartsWith("http:", StringComparison.OrdinalIgnoreCase) == true))
+            mistakes.Add($"{nameof(Authorization)} is sent to https addresses only, and {nameof(Endpoints)} has others.");
         if (Log is null)
             mistakes.Add($"{nameof(Log)} is null.");
         return mistakes;

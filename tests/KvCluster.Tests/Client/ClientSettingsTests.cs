@@ -69,7 +69,7 @@ public sealed class ClientSettingsTests
     [Fact]
     public void Settings_AreAllOptionsThatAreText() => Assert.Equal(
         typeof(KvClientOptions).GetProperties().Select(static property => property.Name)
-            .Except([nameof(KvClientOptions.Log), nameof(KvClientOptions.Tls)])
+            .Except([nameof(KvClientOptions.Log), nameof(KvClientOptions.Tls), nameof(KvClientOptions.Authorization)])
             .Concat(typeof(KvTlsOptions).GetProperties().Where(static property => property.PropertyType == typeof(string))
                 .Select(static property => $"Tls:{property.Name}"))
             .Order(StringComparer.Ordinal),
