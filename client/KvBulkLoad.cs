@@ -16,7 +16,7 @@ namespace KvCluster.Client;
 /// One thread adds; the properties may be read by any. The first failure that repeating does not help is thrown by the next call, a batch of unknown outcome as
 /// <see cref="KvOutcomeUnknownException"/>. However a load ends, <see cref="AcknowledgedThrough"/> says where it can be continued.
 /// </remarks>
-public sealed class KvBulkLoad : IAsyncDisposable
+public sealed class KvBulkLoad : IKvBulkLoad
 {
     // Enough to fill a journal record of the leader, and far below the limits of one write.
     private const int BatchEntriesMax = 1_000;

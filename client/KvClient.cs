@@ -20,7 +20,7 @@ namespace KvCluster.Client;
 /// Errors are <see cref="KvException"/> and its subclasses. <see cref="OperationCanceledException"/> means that the caller stopped waiting; a change may
 /// still be applied.
 /// </remarks>
-public sealed class KvClient : IAsyncDisposable, IDisposable
+public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
 {
     private static readonly TimeSpan LoadGivesUpAfter = TimeSpan.FromSeconds(30);
 
@@ -117,6 +117,10 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
 
     /// <summary>The calls for sessions that own keys.</summary>
     public KvSessions Sessions { get; }
+
+    IKvSets IKvClient.Sets => Sets;
+
+    IKvSessions IKvClient.Sessions => Sessions;
 
     /// <summary>The calls for operators, over the connections of this client.</summary>
     public KvAdmin Admin { get; }
@@ -664,6 +668,8 @@ public sealed class KvClient : IAsyncDisposable, IDisposable
     /// <param name="giveUpAfter">The load fails if nothing is acknowledged for so long, because leaders change or nodes are away; 30 seconds if it is
     /// null.</param>
     public KvBulkLoad BulkLoad(TimeSpan? giveUpAfter = null) => new(_calls, giveUpAfter ?? LoadGivesUpAfter);
+
+    IKvBulkLoad IKvClient.BulkLoad(TimeSpan? giveUpAfter) => BulkLoad(giveUpAfter);
 
     /// <summary>The shard that owns a key, by this client's present shard map; null while no map is known.</summary>
     /// <exception cref="OperationCanceledException">The caller stopped waiting.</exception>

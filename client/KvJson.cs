@@ -20,7 +20,7 @@ public static class KvJson
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="JsonException">The value is not JSON of the type.</exception>
     public static async ValueTask<GetResult<T>> GetAsync<T>(
-        this KvClient client, KvKey key, JsonTypeInfo<T> type, KvGetOptions? options = null, CancellationToken cancellationToken = default)
+        this IKvClient client, KvKey key, JsonTypeInfo<T> type, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(client);
         ArgumentNullException.ThrowIfNull(type);
@@ -28,7 +28,7 @@ public static class KvJson
         return GetResult<T>.Of(read, read.Found ? JsonSerializer.Deserialize(read.Value.Span, type) : default);
     }
 
-    /// <inheritdoc cref="GetAsync{T}(KvClient, KvKey, JsonTypeInfo{T}, KvGetOptions?, CancellationToken)"/>
+    /// <inheritdoc cref="GetAsync{T}(IKvClient, KvKey, JsonTypeInfo{T}, KvGetOptions?, CancellationToken)"/>
     /// <param name="client">The client.</param>
     /// <param name="key">1 to 2,048 bytes.</param>
     /// <param name="json">How the value is read.</param>
@@ -37,7 +37,7 @@ public static class KvJson
     [RequiresUnreferencedCode(Reflection)]
     [RequiresDynamicCode(Reflection)]
     public static async ValueTask<GetResult<T>> GetAsync<T>(
-        this KvClient client, KvKey key, JsonSerializerOptions json, KvGetOptions? options = null, CancellationToken cancellationToken = default)
+        this IKvClient client, KvKey key, JsonSerializerOptions json, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(client);
         ArgumentNullException.ThrowIfNull(json);
@@ -54,14 +54,14 @@ public static class KvJson
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="NotSupportedException">The type cannot be written as JSON.</exception>
     public static ValueTask<PutResult> PutAsync<T>(
-        this KvClient client, KvKey key, T value, JsonTypeInfo<T> type, KvPutOptions? options = null, CancellationToken cancellationToken = default)
+        this IKvClient client, KvKey key, T value, JsonTypeInfo<T> type, KvPutOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(client);
         ArgumentNullException.ThrowIfNull(type);
         return client.PutAsync(key, JsonSerializer.SerializeToUtf8Bytes(value, type), options, cancellationToken);
     }
 
-    /// <inheritdoc cref="PutAsync{T}(KvClient, KvKey, T, JsonTypeInfo{T}, KvPutOptions?, CancellationToken)"/>
+    /// <inheritdoc cref="PutAsync{T}(IKvClient, KvKey, T, JsonTypeInfo{T}, KvPutOptions?, CancellationToken)"/>
     /// <param name="client">The client.</param>
     /// <param name="key">1 to 2,048 bytes; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
     /// <param name="value">Up to 8 MiB of JSON.</param>
@@ -71,7 +71,7 @@ public static class KvJson
     [RequiresUnreferencedCode(Reflection)]
     [RequiresDynamicCode(Reflection)]
     public static ValueTask<PutResult> PutAsync<T>(
-        this KvClient client, KvKey key, T value, JsonSerializerOptions json, KvPutOptions? options = null, CancellationToken cancellationToken = default)
+        this IKvClient client, KvKey key, T value, JsonSerializerOptions json, KvPutOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(client);
         ArgumentNullException.ThrowIfNull(json);
@@ -87,14 +87,14 @@ public static class KvJson
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="NotSupportedException">The type cannot be written as JSON.</exception>
     public static ValueTask<KvTryResult<PutResult>> TryPutAsync<T>(
-        this KvClient client, KvKey key, T value, JsonTypeInfo<T> type, KvPutOptions options, CancellationToken cancellationToken = default)
+        this IKvClient client, KvKey key, T value, JsonTypeInfo<T> type, KvPutOptions options, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(client);
         ArgumentNullException.ThrowIfNull(type);
         return client.TryPutAsync(key, JsonSerializer.SerializeToUtf8Bytes(value, type), options, cancellationToken);
     }
 
-    /// <inheritdoc cref="TryPutAsync{T}(KvClient, KvKey, T, JsonTypeInfo{T}, KvPutOptions, CancellationToken)"/>
+    /// <inheritdoc cref="TryPutAsync{T}(IKvClient, KvKey, T, JsonTypeInfo{T}, KvPutOptions, CancellationToken)"/>
     /// <param name="client">The client.</param>
     /// <param name="key">1 to 2,048 bytes; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
     /// <param name="value">Up to 8 MiB of JSON.</param>
@@ -104,7 +104,7 @@ public static class KvJson
     [RequiresUnreferencedCode(Reflection)]
     [RequiresDynamicCode(Reflection)]
     public static ValueTask<KvTryResult<PutResult>> TryPutAsync<T>(
-        this KvClient client, KvKey key, T value, JsonSerializerOptions json, KvPutOptions options, CancellationToken cancellationToken = default)
+        this IKvClient client, KvKey key, T value, JsonSerializerOptions json, KvPutOptions options, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(client);
         ArgumentNullException.ThrowIfNull(json);

@@ -3,7 +3,7 @@ using KvCluster.V1;
 namespace KvCluster.Client;
 
 /// <summary>The calls of a <see cref="KvClient"/> for sessions that own keys: a key that a session owns ends with it. Thread-safe.</summary>
-public sealed class KvSessions
+public sealed class KvSessions : IKvSessions
 {
     private readonly ClientCalls _calls;
 

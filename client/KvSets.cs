@@ -7,7 +7,7 @@ namespace KvCluster.Client;
 /// The calls of a <see cref="KvClient"/> for sets. A set is a namespace of its own beside the keys, in the shard of its key: members in order, each once, 1 to
 /// 1,024 bytes. Thread-safe.
 /// </summary>
-public sealed class KvSets
+public sealed class KvSets : IKvSets
 {
     private readonly ClientCalls _calls;
 
@@ -54,7 +54,7 @@ public sealed class KvSets
         var request = new SetRemoveRequest { Key = key.ToByteString(), Members = { members.Select(static member => member.ToByteString()) } };
         if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        return await RemoveAsync(key, request, options, cancellationToken).ConfigureAwait(false);
+        return await SendRemovalAsync(key, request, options, cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>Removes a set with all its members.</summary>
@@ -72,7 +72,7 @@ public sealed class KvSets
         var request = new SetRemoveRequest { Key = key.ToByteString(), All = true };
         if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        return RemoveAsync(key, request, options, cancellationToken);
+        return SendRemovalAsync(key, request, options, cancellationToken);
     }
 
     /// <summary>The number of members; 0 if there is no such set.</summary>
@@ -156,7 +156,7 @@ public sealed class KvSets
             _calls.See(response.Position));
     }
 
-    private async ValueTask<SetChangeResult> RemoveAsync(
+    private async ValueTask<SetChangeResult> SendRemovalAsync(
         KvKey key, SetRemoveRequest request, KvChangeOptions? options, CancellationToken cancellationToken)
     {
         var response = SetRemoveResponse.Parser.ParseFrom(

@@ -11,7 +11,7 @@ namespace KvCluster.Client;
 /// <typeparam name="T">The type of the values.</typeparam>
 public sealed class KvTable<T>
 {
-    private readonly KvClient _client;
+    private readonly IKvClient _client;
     private readonly KvKey _prefix;
     private readonly JsonTypeInfo<T> _type;
 
@@ -20,7 +20,7 @@ public sealed class KvTable<T>
     /// <param name="prefix">What all keys of the table begin with, and no others, for example <c>KvKey.Of("orders")</c>.</param>
     /// <param name="type">How values are read and written.</param>
     /// <exception cref="ArgumentException">The prefix is empty: the table would be all keys of the cluster.</exception>
-    public KvTable(KvClient client, KvKey prefix, JsonTypeInfo<T> type)
+    public KvTable(IKvClient client, KvKey prefix, JsonTypeInfo<T> type)
     {
         ArgumentNullException.ThrowIfNull(client);
         ArgumentNullException.ThrowIfNull(type);

@@ -18,9 +18,13 @@ public sealed record KvWatchMessage(ShardPosition Position, IReadOnlyList<KvEven
 {
     /// <summary>
     /// For <see cref="KvWatch.After"/>: what follows this message, in all shards, also in another process and after a failover. Null until every shard has told
-    /// where the watch begins. Made when it is asked for.
+    /// where the watch begins. Made when it is asked for, unless it was set.
     /// </summary>
-    public string? Token => Positions is null ? null : WatchToken.Of(Positions.Values);
+    public string? Token
+    {
+        get => field ?? (Positions is null ? null : WatchToken.Of(Positions.Values));
+        init;
+    }
 
     /// <summary>The positions of all shards with this message; null if some are not known.</summary>
     internal ImmutableSortedDictionary<uint, Position>? Positions { get; init; }

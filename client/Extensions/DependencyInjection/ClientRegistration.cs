@@ -25,10 +25,17 @@ internal static class ClientRegistration
             return options;
         options.Configure<IServiceProvider>((settings, provider) => SetDefaults(settings, provider, name ?? ConnectionDefault)).ValidateOnStart();
         services.TryAddEnumerable(ServiceDescriptor.Singleton<IValidateOptions<KvClientOptions>, ClientOptionsValidation>());
+        // Another client behind the interface that the program has added before, as a test does, stays.
         if (name is null)
+        {
             services.AddSingleton<KvClient>(static provider => Create(provider, Options.DefaultName));
+            services.TryAddSingleton<IKvClient>(static provider => provider.GetRequiredService<KvClient>());
+        }
         else
+        {
             services.AddKeyedSingleton<KvClient>(name, static (provider, key) => Create(provider, (string)key!));
+            services.TryAddKeyedSingleton<IKvClient>(name, static (provider, key) => provider.GetRequiredKeyedService<KvClient>(key));
+        }
         return options;
     }
 

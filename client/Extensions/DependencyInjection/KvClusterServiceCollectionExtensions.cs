@@ -5,9 +5,10 @@ using Microsoft.Extensions.Configuration;
 namespace Microsoft.Extensions.DependencyInjection;
 
 /// <summary>
-/// Adds clients of KvCluster as services. Each is a singleton, a <see cref="KvClient"/>, and one with a name is a keyed service. It has the options
-/// <see cref="KvClientOptions"/> of its name, which are put together in this order: the log is that of the services; the connection string of its name, "kv"
-/// for the client without a name, is read if the configuration of the services has one; then come sections and delegates in the order of their calls.
+/// Adds clients of KvCluster as services. Each is a singleton, a <see cref="KvClient"/>, which is also the <see cref="IKvClient"/> unless the program has
+/// added another one before. A client with a name is a keyed service. It has the options <see cref="KvClientOptions"/> of its name, which are put together in
+/// this order: the log is that of the services; the connection string of its name, "kv" for the client without a name, is read if the configuration of the
+/// services has one; then come sections and delegates in the order of their calls.
 /// </summary>
 /// <remarks>
 /// The options are validated when the host starts: an invalid one fails the start with a line for each mistake, of all texts and values and of the certificate

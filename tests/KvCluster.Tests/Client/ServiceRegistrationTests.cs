@@ -57,6 +57,21 @@ public sealed class ServiceRegistrationTests
         Assert.Null(host.Services.GetService<KvClient>());
     }
 
+    [Fact]
+    public async Task Interface_OfAClient_IsTheClient_UnlessTheProgramHasAnotherOne()
+    {
+        await using var other = new KvClient("http://127.0.0.1:2");
+        var builder = BuilderWith();
+        builder.Services.AddKvCluster(static options => options.Endpoints = ["http://127.0.0.1:1"]);
+        builder.Services.AddKvCluster("orders", static options => options.Endpoints = ["http://127.0.0.1:1"]);
+        builder.Services.AddKeyedSingleton<IKvClient>("audit", other);
+        builder.Services.AddKvCluster("audit", static options => options.Endpoints = ["http://127.0.0.1:1"]);
+        using var host = builder.Build();
+        Assert.Same(host.Services.GetRequiredService<KvClient>(), host.Services.GetRequiredService<IKvClient>());
+        Assert.Same(host.Services.GetRequiredKeyedService<KvClient>("orders"), host.Services.GetRequiredKeyedService<IKvClient>("orders"));
+        Assert.Same(other, host.Services.GetRequiredKeyedService<IKvClient>("audit"));
+    }
+
     /// <summary>A binder ignored the name that is spelled wrong, and told of the first mistake only.</summary>
     [Fact]
     public async Task Start_WithInvalidOptions_FailsWithALineForEachMistake()

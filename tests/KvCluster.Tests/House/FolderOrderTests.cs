@@ -36,7 +36,10 @@ public sealed partial class FolderOrderTests
     };
 
     /// <summary>Directories with projects of their own inside another project's directory.</summary>
-    private static readonly string[] NestedProjects = ["node/Storage/Embedded/", "client/Cli/", "client/Console/", "client/Extensions/", "client/examples/"];
+    private static readonly string[] NestedProjects =
+    [
+        "node/Storage/Embedded/", "client/Cli/", "client/Console/", "client/Extensions/", "client/Testing/", "client/TestCluster/", "client/examples/",
+    ];
 
     /// <summary>Their types are named by users of a library, and so are in its root namespace.</summary>
     private static readonly string[] WithoutNamespace = ["client/Model"];
