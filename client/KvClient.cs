@@ -589,6 +589,7 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
     {
         var request = watch.ToMessage();
         var positions = new WatchPositions(request);
+        var events = new FittedEvents(watch);
         using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _router.Closing);
         var messages = new WatchWalk(_router, _watches, _options.Timeout).MessagesAsync(request, ended.Token).GetAsyncEnumerator(ended.Token);
         await using (messages.ConfigureAwait(false))
@@ -598,7 +599,7 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
                 var message = messages.Current.Decode();
                 // A message without content only shows that the connection lives.
                 if (message.Position is not null || message.Events.Count > 0 || message.Initial || message.Forget is not null)
-                    yield return ToMessage(message, positions.Advance(message));
+                    yield return ToMessage(message, positions.Advance(message), events);
             }
         }
     }
@@ -778,13 +779,18 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
         }
     }
 
-    private static KvWatchMessage ToMessage(WatchResponse message, ImmutableSortedDictionary<uint, Position>? positions) =>
-        new(message.Position.ToPosition(), [.. message.Events.Select(ToEvent)], message.Initial)
+    private static KvWatchMessage ToMessage(WatchResponse message, ImmutableSortedDictionary<uint, Position>? positions, FittedEvents events)
+    {
+        var forget = message.Forget is { } range ? new KvRange { Start = range.Start.Memory, End = range.End.Memory, All = true } : null;
+        if (forget is not null)
+            events.Forget(forget);
+        return new KvWatchMessage(message.Position.ToPosition(), events.Fit([.. message.Events.Select(ToEvent)]), message.Initial)
         {
             Positions = positions,
             IsInitialComplete = message.InitialComplete,
-            Forget = message.Forget is { } range ? new KvRange { Start = range.Start.Memory, End = range.End.Memory, All = true } : null,
+            Forget = forget,
         };
+    }
 
     private static KvEvent ToEvent(Event message) => new(
         message.Kind switch

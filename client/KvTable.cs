@@ -29,6 +29,12 @@ public sealed class KvTable<T>
         (_client, _prefix, _type) = (client, prefix, type);
     }
 
+    /// <summary>Makes the calls.</summary>
+    internal IKvClient Client => _client;
+
+    /// <summary>How values are read and written.</summary>
+    internal JsonTypeInfo<T> Type => _type;
+
     /// <summary>The key in the cluster, as a <see cref="KvWrite"/> or a <see cref="KvWatch"/> needs it.</summary>
     /// <param name="key">The key in the table.</param>
     public KvKey KeyOf(KvKey key) => (byte[])[.. _prefix.Span, .. key.Span];

@@ -29,6 +29,12 @@ public sealed record KvWatch
     /// </summary>
     public bool Initial { get; init; }
 
+    /// <summary>
+    /// Return a removed range as the deletes of the keys that were in it, by what this watch has returned before; none if it had no key. Only with
+    /// <see cref="Initial"/>, and not with <see cref="After"/> or <see cref="AfterPositions"/>, because the watch must know all keys. It keeps them in memory.
+    /// </summary>
+    public bool ExpandRanges { get; init; }
+
     /// <summary>Omit the values.</summary>
     public bool KeysOnly { get; init; }
 
@@ -38,9 +44,13 @@ public sealed record KvWatch
     /// <summary>Also return changes of sets whose key is in the range.</summary>
     public bool WithSets { get; init; }
 
-    /// <exception cref="KvInvalidRequestException">The token is none.</exception>
+    /// <exception cref="KvInvalidRequestException">The token is none, or the properties do not go together.</exception>
     internal WatchRequest ToMessage()
     {
+        if (ExpandRanges && (!Initial || After is not null || AfterPositions.Count > 0))
+            throw new KvInvalidRequestException(
+                KvReasons.BadRequest, $"A watch with {nameof(ExpandRanges)} must know all keys, so it needs {nameof(Initial)}, and neither {nameof(After)} nor "
+                + $"{nameof(AfterPositions)}; nothing was watched.");
         var request = new WatchRequest
         {
             Prefix = Prefix.ToByteString(),

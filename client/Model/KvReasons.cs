@@ -14,6 +14,9 @@ public static class KvReasons
     /// <summary>A node, or the connection to it, has too much to do, and the time of the call was over. Nothing was applied; try again later.</summary>
     public const string Busy = "BUSY";
 
+    /// <summary>A <see cref="KvCache"/> would have more keys or bytes than it may.</summary>
+    public const string CacheFull = "CACHE_FULL";
+
     /// <summary>The caller gave up the call.</summary>
     public const string Cancelled = "CANCELLED";
 

@@ -54,7 +54,10 @@ public enum KvEventKind
     /// <summary>A key was removed, or was to be removed and did not exist.</summary>
     Delete,
 
-    /// <summary>All keys from <see cref="KvEvent.Key"/> to <see cref="KvEvent.RangeEnd"/> were removed.</summary>
+    /// <summary>
+    /// All keys from <see cref="KvEvent.Key"/> to <see cref="KvEvent.RangeEnd"/> were removed, of those that are watched: the range is told only as far as the
+    /// watch goes. A watch of one key gets a delete, and one with <see cref="KvWatch.ExpandRanges"/> a delete of each key that was in the range.
+    /// </summary>
     DeleteRange,
 
     /// <summary>A member was added to a set.</summary>

@@ -355,7 +355,7 @@ public sealed class InMemoryKvClient : IKvClient, IAsyncDisposable, IDisposable
 
     private async IAsyncEnumerable<KvWatchMessage> MessagesAsync(KvWatch watch, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
-        var watched = new Watch(watch);
+        var (watched, events) = (new Watch(watch), new FittedEvents(watch));
         while (true)
         {
             cancellationToken.ThrowIfCancellationRequested();
@@ -366,7 +366,7 @@ public sealed class InMemoryKvClient : IKvClient, IAsyncDisposable, IDisposable
             {
                 cancellationToken.ThrowIfCancellationRequested();
                 _store.ThrowIfClosed();
-                yield return message;
+                yield return message with { Events = events.Fit(message.Events) };
             }
         }
     }

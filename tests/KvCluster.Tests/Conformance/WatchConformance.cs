@@ -52,9 +52,37 @@ public abstract class WatchConformance(ConformanceStore store)
         await Client.DeleteRangeAsync(new KvRange { Start = _prefix + "a", End = _prefix + "z" });
         var removed = Assert.Single(await watch.TakeAsync(1));
         Assert.Equal(KvEventKind.DeleteRange, removed.Kind);
-        // What is told covers what is watched of the range.
-        Assert.True(removed.Key.CompareTo(_prefix + "b/") <= 0);
-        Assert.True(removed.RangeEnd.CompareTo(((KvKey)(_prefix + "b/")).PrefixEnd) >= 0);
+        // What is told is what is watched of the range.
+        Assert.Equal((KvKey)(_prefix + "b/"), removed.Key);
+        Assert.Equal(removed.Key.PrefixEnd, removed.RangeEnd);
+    }
+
+    [Fact]
+    public async Task Delete_OfARange_IsADelete_OfWhoeverWatchesOneKeyOfIt()
+    {
+        await using var watch = await WatchedEvents.BeginAsync(Client, new KvWatch { Prefix = _prefix + "b", IsOneKey = true });
+        await Client.DeleteRangeAsync(new KvRange { Start = _prefix + "c", End = _prefix + "d" });
+        var deleted = await Client.DeleteRangeAsync(new KvRange { Start = _prefix + "a", End = _prefix + "z" });
+        var removed = Assert.Single(await watch.TakeAsync(1));
+        Assert.Equal((KvEventKind.Delete, _prefix + "b", deleted.Position.Etag), (removed.Kind, removed.Key.ToUtf8String(), removed.Etag));
+        Assert.True(removed.RangeEnd.IsEmpty);
+    }
+
+    [Fact]
+    public async Task Delete_OfARange_IsTheDeletesOfItsKeys_IfThatIsAskedFor()
+    {
+        foreach (var key in (string[])["a", "b", "d"])
+            await Client.PutAsync(_prefix + key, "v");
+        await using var watch = await WatchedEvents.BeginAsync(Client, new KvWatch { Prefix = _prefix, Initial = true, ExpandRanges = true });
+        await Client.PutAsync(_prefix + "c", "v");
+        await Client.DeleteAsync(_prefix + "a");
+        await Client.DeleteRangeAsync(new KvRange { Start = _prefix + "a", End = _prefix + "d" });
+        await Client.DeleteRangeAsync(new KvRange { Prefix = _prefix });
+        var events = await watch.TakeAsync(5);
+        Assert.Equal(
+            [(KvEventKind.Put, "c"), (KvEventKind.Delete, "a"), (KvEventKind.Delete, "b"), (KvEventKind.Delete, "c"), (KvEventKind.Delete, "d")],
+            events.Select(happened => (happened.Kind, happened.Key.ToUtf8String()[_prefix.Length..])));
+        Assert.Equal("BAD_REQUEST", await ReasonOfAsync(new KvWatch { Prefix = _prefix, ExpandRanges = true }));
     }
 
     [Fact]

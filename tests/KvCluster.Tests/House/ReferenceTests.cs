@@ -22,6 +22,7 @@ public sealed class ReferenceTests
         ["client/Extensions/Configuration/KvCluster.Extensions.Configuration.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/DataProtection/KvCluster.Extensions.DataProtection.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/DependencyInjection/KvCluster.Extensions.DependencyInjection.csproj"] = ["KvCluster.Client"],
+        ["client/Extensions/DistributedLock/KvCluster.Extensions.DistributedLock.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/HealthChecks/KvCluster.Extensions.HealthChecks.csproj"] = ["KvCluster.Client"],
         ["client/Extensions/OpenTelemetry/KvCluster.Extensions.OpenTelemetry.csproj"] = ["KvCluster.Client"],
         ["client/Testing/KvCluster.Testing.csproj"] = ["KvCluster.Client"],
