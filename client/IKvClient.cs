@@ -33,23 +33,36 @@ public interface IKvClient
     /// <inheritdoc cref="KvClient.PutAsync"/>
     ValueTask<PutResult> PutAsync(KvKey key, KvValue value, KvPutOptions? options = null, CancellationToken cancellationToken = default);
 
-    /// <inheritdoc cref="KvClient.DeleteAsync"/>
-    ValueTask<DeleteResult> DeleteAsync(KvKey key, KvCondition? condition = null, CancellationToken cancellationToken = default);
+    /// <inheritdoc cref="KvClient.TryPutAsync"/>
+    ValueTask<KvTryResult<PutResult>> TryPutAsync(KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken = default);
 
-    /// <inheritdoc cref="KvClient.DeleteRangeAsync(KvRange, CancellationToken)"/>
-    ValueTask<DeleteRangeResult> DeleteRangeAsync(KvRange range, CancellationToken cancellationToken = default);
+    /// <inheritdoc cref="KvClient.DeleteAsync"/>
+    ValueTask<DeleteResult> DeleteAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default);
+
+    /// <inheritdoc cref="KvClient.TryDeleteAsync"/>
+    ValueTask<KvTryResult<DeleteResult>> TryDeleteAsync(KvKey key, KvChangeOptions options, CancellationToken cancellationToken = default);
+
+    /// <inheritdoc cref="KvClient.DeleteRangeAsync(KvRange, KvCallOptions?, CancellationToken)"/>
+    ValueTask<DeleteRangeResult> DeleteRangeAsync(KvRange range, KvCallOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvClient.IncrementAsync"/>
-    ValueTask<IncrementResult> IncrementAsync(KvKey key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default);
+    ValueTask<IncrementResult> IncrementAsync(KvKey key, long by = 1, KvChangeOptions? options = null, CancellationToken cancellationToken = default);
+
+    /// <inheritdoc cref="KvClient.TryIncrementAsync"/>
+    ValueTask<KvTryResult<IncrementResult>> TryIncrementAsync(
+        KvKey key, long by, KvChangeOptions options, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvClient.TouchAsync"/>
-    ValueTask<TouchResult> TouchAsync(KvKey key, TimeSpan? timeToLive, KvCondition? condition = null, CancellationToken cancellationToken = default);
+    ValueTask<TouchResult> TouchAsync(KvKey key, TimeSpan? timeToLive, KvChangeOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvClient.TransactAsync"/>
-    ValueTask<TransactResult> TransactAsync(KvTransaction transaction, CancellationToken cancellationToken = default);
+    ValueTask<TransactResult> TransactAsync(KvTransaction transaction, KvCallOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvClient.WriteAsync"/>
-    ValueTask<WriteResult> WriteAsync(KvWrite write, CancellationToken cancellationToken = default);
+    ValueTask<WriteResult> WriteAsync(KvWrite write, KvCallOptions? options = null, CancellationToken cancellationToken = default);
+
+    /// <inheritdoc cref="KvClient.TryWriteAsync"/>
+    ValueTask<KvTryResult<WriteResult>> TryWriteAsync(KvWrite write, KvCallOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvClient.ScanAsync"/>
     IAsyncEnumerable<KvEntry> ScanAsync(KvScan scan, CancellationToken cancellationToken = default);
@@ -61,10 +74,10 @@ public interface IKvClient
     ValueTask<KvPage> ListAsync(KvList list, ReadOnlyMemory<byte> pageToken = default, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvClient.CountAsync"/>
-    Task<long> CountAsync(KvKey prefix, KvReadMode? read = null, CancellationToken cancellationToken = default);
+    Task<long> CountAsync(KvKey prefix, KvReadOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvClient.CountRangeAsync"/>
-    Task<long> CountRangeAsync(KvRange range, KvReadMode? read = null, CancellationToken cancellationToken = default);
+    Task<long> CountRangeAsync(KvRange range, KvReadOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvClient.BulkLoad"/>
     IKvBulkLoad BulkLoad(TimeSpan? giveUpAfter = null);

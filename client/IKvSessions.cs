@@ -4,11 +4,11 @@ namespace KvCluster.Client;
 public interface IKvSessions
 {
     /// <inheritdoc cref="KvSessions.OpenAsync"/>
-    ValueTask<KvSession> OpenAsync(KvKey key, TimeSpan lifetime, CancellationToken cancellationToken = default);
+    ValueTask<KvSession> OpenAsync(KvKey key, TimeSpan lifetime, KvCallOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvSessions.KeepAliveAsync"/>
-    ValueTask<TimeSpan> KeepAliveAsync(KvSession session, CancellationToken cancellationToken = default);
+    ValueTask<TimeSpan> KeepAliveAsync(KvSession session, KvCallOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvSessions.EndAsync"/>
-    ValueTask<ulong?> EndAsync(KvSession session, CancellationToken cancellationToken = default);
+    ValueTask<ulong?> EndAsync(KvSession session, KvCallOptions? options = null, CancellationToken cancellationToken = default);
 }

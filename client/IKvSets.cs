@@ -5,17 +5,17 @@ public interface IKvSets
 {
     /// <inheritdoc cref="KvSets.AddAsync"/>
     ValueTask<SetChangeResult> AddAsync(
-        KvKey key, IEnumerable<KvKey> members, KvCondition? condition = null, CancellationToken cancellationToken = default);
+        KvKey key, IEnumerable<KvKey> members, KvChangeOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvSets.RemoveAsync"/>
     ValueTask<SetChangeResult> RemoveAsync(
-        KvKey key, IEnumerable<KvKey> members, KvCondition? condition = null, CancellationToken cancellationToken = default);
+        KvKey key, IEnumerable<KvKey> members, KvChangeOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvSets.RemoveAllAsync"/>
-    ValueTask<SetChangeResult> RemoveAllAsync(KvKey key, CancellationToken cancellationToken = default);
+    ValueTask<SetChangeResult> RemoveAllAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvSets.CountAsync"/>
-    ValueTask<ulong> CountAsync(KvKey key, KvReadMode? read = null, CancellationToken cancellationToken = default);
+    ValueTask<ulong> CountAsync(KvKey key, KvReadOptions? options = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvSets.ScanAsync"/>
     IAsyncEnumerable<KvKey> ScanAsync(KvKey key, KvSetScan? scan = null, CancellationToken cancellationToken = default);

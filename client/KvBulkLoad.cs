@@ -82,11 +82,12 @@ public sealed class KvBulkLoad : IKvBulkLoad
         ThrowIfFailed();
         _isCutShort = false;
         if (key.Length is 0 or > KvLimits.KeyBytesMax)
-            throw new KvInvalidRequestException(key.IsEmpty ? "KEY_EMPTY" : "KEY_TOO_LONG", $"A key has 1 to {KvLimits.KeyBytesMax:N0} bytes, and this one "
-                + $"{key.Length:N0}. The entry was not added.");
+            throw new KvInvalidRequestException(
+                key.IsEmpty ? KvReasons.KeyEmpty : KvReasons.KeyTooLong,
+                $"A key has 1 to {KvLimits.KeyBytesMax:N0} bytes, and this one {key.Length:N0}. The entry was not added.");
         if (value.Length > KvLimits.ValueBytesMax)
             throw new KvInvalidRequestException(
-                "VALUE_TOO_LARGE", $"A value has at most {KvLimits.ValueBytesMax:N0} bytes, and this one {value.Length:N0}. The entry was not added.");
+                KvReasons.ValueTooLarge, $"A value has at most {KvLimits.ValueBytesMax:N0} bytes, and this one {value.Length:N0}. The entry was not added.");
         return !_calls.Router.Table.IsKnown || HasMapChanged || _underWay.MayHave(key.Span)
             ? AddLaterAsync(key, value, cancellationToken)
             : AddNowAsync(key, value, cancellationToken);

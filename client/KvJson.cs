@@ -77,4 +77,37 @@ public static class KvJson
         ArgumentNullException.ThrowIfNull(json);
         return client.PutAsync(key, JsonSerializer.SerializeToUtf8Bytes(value, json), options, cancellationToken);
     }
+
+    /// <summary>Sets a key to a value, written as JSON, if a condition holds. That it does not is a result, and no exception.</summary>
+    /// <param name="client">The client.</param>
+    /// <param name="key">1 to 2,048 bytes; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="value">Up to 8 MiB of JSON.</param>
+    /// <param name="type">How the value is written.</param>
+    /// <param name="options">As in <see cref="KvClient.TryPutAsync"/>.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="NotSupportedException">The type cannot be written as JSON.</exception>
+    public static ValueTask<KvTryResult<PutResult>> TryPutAsync<T>(
+        this IKvClient client, KvKey key, T value, JsonTypeInfo<T> type, KvPutOptions options, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(client);
+        ArgumentNullException.ThrowIfNull(type);
+        return client.TryPutAsync(key, JsonSerializer.SerializeToUtf8Bytes(value, type), options, cancellationToken);
+    }
+
+    /// <inheritdoc cref="TryPutAsync{T}(IKvClient, KvKey, T, JsonTypeInfo{T}, KvPutOptions, CancellationToken)"/>
+    /// <param name="client">The client.</param>
+    /// <param name="key">1 to 2,048 bytes; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="value">Up to 8 MiB of JSON.</param>
+    /// <param name="json">How the value is written.</param>
+    /// <param name="options">As in <see cref="KvClient.TryPutAsync"/>.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    [RequiresUnreferencedCode(Reflection)]
+    [RequiresDynamicCode(Reflection)]
+    public static ValueTask<KvTryResult<PutResult>> TryPutAsync<T>(
+        this IKvClient client, KvKey key, T value, JsonSerializerOptions json, KvPutOptions options, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(client);
+        ArgumentNullException.ThrowIfNull(json);
+        return client.TryPutAsync(key, JsonSerializer.SerializeToUtf8Bytes(value, json), options, cancellationToken);
+    }
 }

@@ -32,6 +32,14 @@ public sealed record KvScan
     /// <summary>How up to date the entries must be, and which replicas may serve them; null means <see cref="KvClientOptions.Read"/>.</summary>
     public KvReadMode? Read { get; init; }
 
+    /// <summary>The scan fails if nothing comes for so long; null means <see cref="KvClientOptions.Timeout"/>.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">It is not greater than zero, or longer than a day.</exception>
+    public TimeSpan? Timeout
+    {
+        get;
+        init => field = KvCallOptions.Checked(value);
+    }
+
     /// <summary>
     /// All entries of a shard are from one snapshot, or the scan fails, with the reason SNAPSHOT_TOO_OLD if it is read so slowly that the snapshot is held
     /// too long. By default the scan continues after the last entry received, in a newer snapshot.

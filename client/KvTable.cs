@@ -44,6 +44,7 @@ public sealed class KvTable<T>
     /// <param name="options">As in <see cref="KvClient.GetAsync"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="JsonException">The value is not JSON of the type.</exception>
+    /// <exception cref="KvException">As of <see cref="KvClient.GetAsync"/>.</exception>
     public ValueTask<GetResult<T>> GetAsync(KvKey key, KvGetOptions? options = null, CancellationToken cancellationToken = default) =>
         _client.GetAsync(KeyOf(key), _type, options, cancellationToken);
 
@@ -53,23 +54,51 @@ public sealed class KvTable<T>
     /// <param name="options">As in <see cref="KvClient.PutAsync"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>The key in the table, its etag, and the change's position.</returns>
+    /// <exception cref="NotSupportedException">The type cannot be written as JSON.</exception>
+    /// <exception cref="KvException">As of <see cref="KvClient.PutAsync"/>.</exception>
     public async ValueTask<PutResult> PutAsync(KvKey key, T value, KvPutOptions? options = null, CancellationToken cancellationToken = default)
     {
         var put = await _client.PutAsync(KeyOf(key), value, _type, options, cancellationToken).ConfigureAwait(false);
         return put with { Key = InTable(put.Key) };
     }
 
+    /// <summary>Sets a key if a condition holds. That it does not is a result, which says what the key has, and no exception.</summary>
+    /// <param name="key">The key in the table; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="value">Up to 8 MiB of JSON.</param>
+    /// <param name="options">As in <see cref="KvClient.TryPutAsync"/>.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>The key in the table, its etag, and the change's position. A failed condition has the key in the cluster.</returns>
+    /// <exception cref="NotSupportedException">The type cannot be written as JSON.</exception>
+    /// <exception cref="KvException">As of <see cref="KvClient.TryPutAsync"/>.</exception>
+    public async ValueTask<KvTryResult<PutResult>> TryPutAsync(
+        KvKey key, T value, KvPutOptions options, CancellationToken cancellationToken = default)
+    {
+        var put = await _client.TryPutAsync(KeyOf(key), value, _type, options, cancellationToken).ConfigureAwait(false);
+        return put.Succeeded ? new KvTryResult<PutResult>(put.Result with { Key = InTable(put.Result.Key) }) : put;
+    }
+
     /// <summary>Removes a key. It is not an error if the key does not exist.</summary>
     /// <param name="key">The key in the table.</param>
-    /// <param name="condition">A condition on it.</param>
+    /// <param name="options">As in <see cref="KvClient.DeleteAsync"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public ValueTask<DeleteResult> DeleteAsync(KvKey key, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        _client.DeleteAsync(KeyOf(key), condition, cancellationToken);
+    /// <exception cref="KvException">As of <see cref="KvClient.DeleteAsync"/>.</exception>
+    public ValueTask<DeleteResult> DeleteAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default) =>
+        _client.DeleteAsync(KeyOf(key), options, cancellationToken);
+
+    /// <summary>Removes a key if a condition holds. That it does not is a result, which says what the key has, and no exception.</summary>
+    /// <param name="key">The key in the table.</param>
+    /// <param name="options">As in <see cref="KvClient.TryDeleteAsync"/>.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>Whether the key existed. A failed condition has the key in the cluster.</returns>
+    /// <exception cref="KvException">As of <see cref="KvClient.TryDeleteAsync"/>.</exception>
+    public ValueTask<KvTryResult<DeleteResult>> TryDeleteAsync(KvKey key, KvChangeOptions options, CancellationToken cancellationToken = default) =>
+        _client.TryDeleteAsync(KeyOf(key), options, cancellationToken);
 
     /// <summary>Returns entries in key order, as <see cref="KvClient.ScanAsync"/> does.</summary>
     /// <param name="scan">Which ones, by their keys in the table; null: all.</param>
     /// <param name="cancellationToken">Stops the scan.</param>
     /// <exception cref="JsonException">A value is not JSON of the type.</exception>
+    /// <exception cref="KvException">As of <see cref="KvClient.ScanAsync"/>.</exception>
     public async IAsyncEnumerable<KvEntry<T>> ScanAsync(KvScan? scan = null, [EnumeratorCancellation] CancellationToken cancellationToken = default)
     {
         var terms = InCluster(scan ?? new KvScan());

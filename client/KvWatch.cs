@@ -49,7 +49,7 @@ public sealed record KvWatch
     {
         if (ExpandRanges && (!Initial || After is not null || AfterPositions.Count > 0))
             throw new KvInvalidRequestException(
-                "BAD_REQUEST", $"A watch with {nameof(ExpandRanges)} must know all keys, so it needs {nameof(Initial)}, and neither {nameof(After)} nor "
+                KvReasons.BadRequest, $"A watch with {nameof(ExpandRanges)} must know all keys, so it needs {nameof(Initial)}, and neither {nameof(After)} nor "
                 + $"{nameof(AfterPositions)}; nothing was watched.");
         var request = new WatchRequest
         {
@@ -64,7 +64,7 @@ public sealed record KvWatch
         };
         if (AfterPositions.GroupBy(static position => position.Shard).FirstOrDefault(static same => same.Count() > 1) is { } twice)
             throw new KvInvalidRequestException(
-                "BAD_REQUEST", $"A watch begins after two positions of shard {twice.Key}; nothing was watched. Pass the position to go on from.");
+                KvReasons.BadRequest, $"A watch begins after two positions of shard {twice.Key}; nothing was watched. Pass the position to go on from.");
         if (After is not null)
             request.After.Add(WatchToken.Parse(After));
         else

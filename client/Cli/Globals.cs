@@ -81,7 +81,7 @@ internal static class Globals
         {
             return new KvClient(options);
         }
-        catch (KvException e) when (e.Reason == "TLS_FILE_UNUSABLE" && FileOptionOf(arguments, e.Message) is { } option)
+        catch (KvException e) when (e.Reason == KvReasons.TlsFileUnusable && FileOptionOf(arguments, e.Message) is { } option)
         {
             throw new CliException(ExitCodes.Usage, $"{option}: {e.Message}");
         }

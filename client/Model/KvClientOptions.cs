@@ -11,9 +11,6 @@ public sealed class KvClientOptions
 
     private static readonly string[] EndpointsDefault = ["http://127.0.0.1:7400"];
 
-    /// <summary>A timer cannot be set for longer than some weeks.</summary>
-    private static readonly TimeSpan TimeoutMax = TimeSpan.FromDays(1);
-
     /// <summary>
     /// Addresses from which to load the shard map, "http://host:port" or "https://host:port", of routers or nodes of one cluster. One that answers is enough.
     /// An address that belongs to another cluster than those that answered before is not used. Null, if it is not set, means "http://127.0.0.1:7400".
@@ -40,11 +37,22 @@ public sealed class KvClientOptions
     /// <summary>How up to date reads must be that do not specify it themselves, and which replicas may serve them.</summary>
     public KvReadMode Read { get; set; } = KvReadMode.Leader;
 
-    /// <summary>The maximum time of a call with all its retries; at most a day. The default is long enough for the failover of a leader.</summary>
+    /// <summary>
+    /// The maximum time of a call with all its retries; at most a day. The default is long enough for the failover of a leader. A call can have another one
+    /// (<see cref="KvCallOptions.Timeout"/>).
+    /// </summary>
     public TimeSpan Timeout { get; set; } = TimeSpan.FromSeconds(10);
 
     /// <summary>For https endpoints. Null means to trust the machine's authorities and present no certificate.</summary>
     public KvTlsOptions? Tls { get; set; }
+
+    /// <summary>
+    /// Asked for the value of the header "authorization", such as "Bearer " and a token, of each request to an https address of the cluster: of the stream that
+    /// carries the calls on keys, when it is opened, and of each scan, watch and operator's call. Null as its answer means none. It is called on any thread and
+    /// should answer from memory; the request fails if it throws. Nodes and routers ignore the header. It is for what stands before them and admits callers by
+    /// it.
+    /// </summary>
+    public Func<Uri, CancellationToken, ValueTask<string?>>? Authorization { get; set; }
 
     /// <summary>How many calls may wait for an answer from one node, up to 65,536. Further calls wait for a place.</summary>
     public int CallsInFlightMax { get; set; } = 4096;
@@ -104,12 +112,13 @@ public sealed class KvClientOptions
         }
         if (!Enum.IsDefined(Read))
             mistakes.Add($"{nameof(Read)}: there is no read mode {(int)Read}.");
-        if (Timeout <= TimeSpan.Zero || Timeout > TimeoutMax)
-            mistakes.Add($"{nameof(Timeout)} is {Timeout}; it must be greater than zero and at most {TimeoutMax.TotalHours} hours.");
+        if (Timeout <= TimeSpan.Zero || Timeout > KvCallOptions.TimeoutMax)
+            mistakes.Add($"{nameof(Timeout)} is {Timeout}; it must be greater than zero and at most {KvCallOptions.TimeoutMax.TotalHours} hours.");
         if (CallsInFlightMax is < 1 or > CallsInFlightUpperLimit)
             mistakes.Add($"{nameof(CallsInFlightMax)} is {CallsInFlightMax}; it must be from 1 to {CallsInFlightUpperLimit}.");
-        if (Tls is { KeyFile: not null, CertificateFile: null })
-            mistakes.Add($"{nameof(Tls)}.{nameof(KvTlsOptions.KeyFile)} requires {nameof(KvTlsOptions.CertificateFile)}, which is not set.");
+        mistakes.AddRange(Tls?.Mistakes() ?? []);
+        if (Authorization is not null && EndpointsInUse.Any(static endpoint => endpoint?.StartsWith("http:", StringComparison.OrdinalIgnoreCase) == true))
+            mistakes.Add($"{nameof(Authorization)} is sent to https addresses only, and {nameof(Endpoints)} has others.");
         if (Log is null)
             mistakes.Add($"{nameof(Log)} is null.");
         return mistakes;

@@ -32,6 +32,16 @@ public sealed record KvList
     /// <summary>How up to date the entries must be; null means <see cref="KvClientOptions.Read"/>.</summary>
     public KvReadMode? Read { get; init; }
 
+    /// <summary>The maximum time of a page with all its retries; null means <see cref="KvClientOptions.Timeout"/>.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">It is not greater than zero, or longer than a day.</exception>
+    public TimeSpan? Timeout
+    {
+        get;
+        init => field = KvCallOptions.Checked(value);
+    }
+
+    internal KvCallOptions? Call => Timeout is null ? null : new KvCallOptions { Timeout = Timeout };
+
     /// <summary>
     /// If the snapshot of the page before is not kept any more, because its reader paused for long or its node stopped, continue after its last entry in a
     /// newer one;

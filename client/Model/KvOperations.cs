@@ -24,7 +24,7 @@ public sealed class KvOperations
     /// <param name="key">The key; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
     /// <param name="value">Up to 8 MiB.</param>
     /// <param name="options">What is special about the put; null: nothing.</param>
-    /// <exception cref="ArgumentException">The options have a condition. Conditions are of the whole list.</exception>
+    /// <exception cref="ArgumentException">The options have a condition, or those of a call, which are of the whole list.</exception>
     public KvOperations Put(KvKey key, KvValue value, KvPutOptions? options = null)
     {
         var put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString() };
@@ -74,6 +74,10 @@ public sealed class KvOperations
         if (options.Condition is not null)
             throw new ArgumentException(
                 "A put in a list has no condition of its own. Add the condition, with its key, to the whole write or transaction by If.", nameof(options));
+        if (options.Timeout is not null || options.NoRetry || options.WithPresentValue)
+            throw new ArgumentException(
+                "A put in a list has no timeout of its own, is not repeated by itself, and reads nothing. Pass such options with the whole list.",
+                nameof(options));
         (put.Sequence, put.KeepExpiry, put.KeepOwner) = (options.Sequence, options.KeepExpiry, options.KeepOwner);
         if (options.TimeToLive is { } timeToLive)
             put.TtlMs = KvPutOptions.Milliseconds(timeToLive);

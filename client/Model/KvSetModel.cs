@@ -17,6 +17,16 @@ public sealed record KvSetScan
 
     /// <summary>How up to date the members must be; null means <see cref="KvClientOptions.Read"/>.</summary>
     public KvReadMode? Read { get; init; }
+
+    /// <summary>The maximum time of a page with all its retries; null means <see cref="KvClientOptions.Timeout"/>.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">It is not greater than zero, or longer than a day.</exception>
+    public TimeSpan? Timeout
+    {
+        get;
+        init => field = KvCallOptions.Checked(value);
+    }
+
+    internal KvCallOptions? Call => Timeout is null ? null : new KvCallOptions { Timeout = Timeout };
 }
 
 /// <summary>Sets of one shard whose common members are asked for.</summary>
@@ -39,6 +49,16 @@ public sealed record KvIntersection
 
     /// <summary>How up to date the answer must be; null means <see cref="KvClientOptions.Read"/>.</summary>
     public KvReadMode? Read { get; init; }
+
+    /// <summary>The maximum time of the call with all its retries; null means <see cref="KvClientOptions.Timeout"/>.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">It is not greater than zero, or longer than a day.</exception>
+    public TimeSpan? Timeout
+    {
+        get;
+        init => field = KvCallOptions.Checked(value);
+    }
+
+    internal KvCallOptions? Call => Timeout is null ? null : new KvCallOptions { Timeout = Timeout };
 }
 
 /// <summary>The answer to a change of a set.</summary>

@@ -3,7 +3,8 @@ using KvCluster.V1;
 namespace KvCluster.Client;
 
 /// <summary>
-/// Operations on keys of one shard, with conditions, applied atomically. Fill it and then pass it to <see cref="KvClient.WriteAsync"/>. Not thread-safe. At
+/// Operations on keys of one shard, with conditions, applied atomically. Fill it and then pass it to <see cref="KvClient.WriteAsync"/> or
+/// <see cref="KvClient.TryWriteAsync"/>. Not thread-safe. At
 /// most 16 MiB and 10,000 operations.
 /// </summary>
 public sealed class KvWrite
@@ -12,6 +13,8 @@ public sealed class KvWrite
     public KvWrite() => Operations = new KvOperations(Message.Operations);
 
     internal WriteRequest Message { get; } = new();
+
+    internal bool ReturnsPresentValue { get; private set; }
 
     /// <summary>The operations. Those that read, and increments and sequences, need <see cref="WithResults"/>.</summary>
     public KvOperations Operations { get; }
@@ -32,7 +35,7 @@ public sealed class KvWrite
     /// it.
     /// </summary>
     /// <inheritdoc cref="KvOperations.Put" path="/param"/>
-    /// <exception cref="ArgumentException">The options have a condition. Conditions are of the whole write.</exception>
+    /// <exception cref="ArgumentException">The options have a condition, or those of a call, which are of the whole write.</exception>
     public KvWrite Put(KvKey key, KvValue value, KvPutOptions? options = null)
     {
         Operations.Put(key, value, options);
@@ -43,6 +46,15 @@ public sealed class KvWrite
     public KvWrite Delete(KvKey key)
     {
         Operations.Delete(key);
+        return this;
+    }
+
+    /// <summary>
+    /// For <see cref="KvClient.TryWriteAsync"/>: if a condition does not hold, also return the value of its key (<see cref="KvFailedCondition.Value"/>).
+    /// </summary>
+    public KvWrite WithPresentValue()
+    {
+        ReturnsPresentValue = true;
         return this;
     }
 

@@ -17,8 +17,6 @@ namespace KvCluster.Client;
 /// </remarks>
 public sealed class KvCache : IAsyncDisposable
 {
-    private const string CacheFull = "CACHE_FULL";
-
     private static readonly KvCacheOptions Default = new();
     private static readonly TimeSpan Pause = TimeSpan.FromSeconds(1);
 
@@ -176,14 +174,14 @@ public sealed class KvCache : IAsyncDisposable
                 isChanged = false;
             }
         }
-        catch (KvException failure) when (failure is not KvInvalidRequestException && failure.Reason != CacheFull)
+        catch (KvException failure) when (failure is not KvInvalidRequestException && failure.Reason != KvReasons.CacheFull)
         {
             // No replica for a minute, a journal that does not reach back, or another history. The entries are read again.
         }
     }
 
     private KvException Full() => new(
-        CacheFull, $"The entries with the prefix \"{_watch.Prefix}\" have more than {_bytesMax:N0} bytes, so the cache has ended. Raise "
+        KvReasons.CacheFull, $"The entries with the prefix \"{_watch.Prefix}\" have more than {_bytesMax:N0} bytes, so the cache has ended. Raise "
         + $"{nameof(KvCacheOptions.BytesMax)}, keep keys only, or choose a longer prefix.");
 
     // A watch that begins anew may be served by a replica that is behind.

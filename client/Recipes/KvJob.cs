@@ -117,7 +117,7 @@ public sealed class KvJob : IAsyncDisposable
 
     private async ValueTask<bool> SettleAsync(KvTransaction transaction, CancellationToken cancellationToken)
     {
-        var settled = await _client.TransactAsync(transaction, cancellationToken).ConfigureAwait(false);
+        var settled = await _client.TransactAsync(transaction, cancellationToken: cancellationToken).ConfigureAwait(false);
         await _lease.StopAsync().ConfigureAwait(false);
         return settled.Succeeded;
     }

@@ -57,8 +57,8 @@ public sealed class KvLiveSession : IAsyncDisposable
         IKvClient client, KvKey key, TimeSpan lifetime, TimeProvider time, CancellationToken cancellationToken)
     {
         var began = time.GetTimestamp();
-        var session = await client.Sessions.OpenAsync(key, lifetime, cancellationToken).ConfigureAwait(false);
-        var lease = new Lease(time, began, lifetime, stopped => client.Sessions.KeepAliveAsync(session, stopped).AsTask());
+        var session = await client.Sessions.OpenAsync(key, lifetime, cancellationToken: cancellationToken).ConfigureAwait(false);
+        var lease = new Lease(time, began, lifetime, stopped => client.Sessions.KeepAliveAsync(session, cancellationToken: stopped).AsTask());
         return new KvLiveSession(client, session, lease);
     }
 
@@ -83,7 +83,7 @@ public sealed class KvLiveSession : IAsyncDisposable
         using var limit = new CancellationTokenSource(EndTimeMax);
         try
         {
-            await _client.Sessions.EndAsync(Session, limit.Token).ConfigureAwait(false);
+            await _client.Sessions.EndAsync(Session, cancellationToken: limit.Token).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is KvException or OperationCanceledException or ObjectDisposedException)
         {

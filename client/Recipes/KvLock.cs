@@ -18,8 +18,6 @@ namespace KvCluster.Client;
 /// </remarks>
 public sealed class KvLock : IAsyncDisposable
 {
-    private const string NoOwner = "NO_OWNER";
-
     private static readonly KvLockOptions Default = new();
     private static readonly TimeSpan WatchPause = TimeSpan.FromMilliseconds(200);
 
@@ -147,7 +145,7 @@ public sealed class KvLock : IAsyncDisposable
             {
                 await WaitUntilFreeAsync(client, key, waiting).ConfigureAwait(false);
             }
-            catch (KvException ended) when (ended.Reason == NoOwner)
+            catch (KvNoOwnerException)
             {
                 return null;
             }

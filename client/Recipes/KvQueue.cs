@@ -66,7 +66,7 @@ public sealed class KvQueue
     {
         var write = new KvWrite();
         var id = EnqueueIn(write, payload, delay);
-        await _client.WriteAsync(write, cancellationToken).ConfigureAwait(false);
+        await _client.WriteAsync(write, cancellationToken: cancellationToken).ConfigureAwait(false);
         return id;
     }
 
@@ -176,7 +176,7 @@ public sealed class KvQueue
             return false;
         var transaction = new KvTransaction().If(KvCondition.EtagEquals(dead.Etag, _keys.Of(QueueKeys.Dead, job)));
         transaction.Then.Put(_keys.Of(QueueKeys.Job, job), dead.Value).Delete(_keys.Of(QueueKeys.Dead, job)).Delete(_keys.Of(QueueKeys.Reason, job));
-        return (await _client.TransactAsync(transaction, cancellationToken).ConfigureAwait(false)).Succeeded;
+        return (await _client.TransactAsync(transaction, cancellationToken: cancellationToken).ConfigureAwait(false)).Succeeded;
     }
 
     /// <summary>Removes a job that was put aside.</summary>
@@ -188,7 +188,7 @@ public sealed class KvQueue
     {
         var transaction = new KvTransaction().If(KvCondition.Exists(_keys.Of(QueueKeys.Dead, job)));
         transaction.Then.Delete(_keys.Of(QueueKeys.Dead, job)).Delete(_keys.Of(QueueKeys.Reason, job));
-        return (await _client.TransactAsync(transaction, cancellationToken).ConfigureAwait(false)).Succeeded;
+        return (await _client.TransactAsync(transaction, cancellationToken: cancellationToken).ConfigureAwait(false)).Succeeded;
     }
 
     /// <summary>The shortest time that a key can live.</summary>
@@ -231,7 +231,7 @@ public sealed class KvQueue
         transaction.Then
             .Scan(Behind(after, QueueKeys.Job), _keys.Of(QueueKeys.Job).PrefixEnd, PageJobs, keysOnly: true)
             .Scan(Behind(after, QueueKeys.Lease), _keys.Of(QueueKeys.Lease).PrefixEnd, PageLeases, keysOnly: true);
-        var read = await _client.TransactAsync(transaction, cancellationToken).ConfigureAwait(false);
+        var read = await _client.TransactAsync(transaction, cancellationToken: cancellationToken).ConfigureAwait(false);
         var (jobs, leases) = (read.Results[0], read.Results[1]);
         var leased = leases.Entries.Select(entry => _keys.JobOf(entry.Key, QueueKeys.Lease)).ToHashSet();
         var free = new List<(Guid, Etag)>();
@@ -255,7 +255,7 @@ public sealed class KvQueue
         var began = _time.GetTimestamp();
         var transaction = new KvTransaction().If(KvCondition.EtagEquals(job.Etag, jobKey)).If(KvCondition.Absent(leaseKey));
         transaction.Then.Put(leaseKey, _options.Worker, new KvPutOptions { TimeToLive = _options.LeaseTime }).Increment(_keys.Of(QueueKeys.Attempts, job.Id));
-        var taken = await _client.TransactAsync(transaction, cancellationToken).ConfigureAwait(false);
+        var taken = await _client.TransactAsync(transaction, cancellationToken: cancellationToken).ConfigureAwait(false);
         if (!taken.Succeeded)
             return null;
         var (etag, attempt) = (taken.Results[0].Etag, taken.Results[1].Number ?? 0);

@@ -81,6 +81,7 @@ public sealed class KvTestCluster : IAsyncDisposable
     /// Whether the node hands its leaderships over before, as one that is shut down. Otherwise the others notice that it is gone and elect leaders, as when its
     /// process dies.
     /// </param>
+    /// <exception cref="ArgumentOutOfRangeException">There is no such node.</exception>
     public async Task StopNodeAsync(int node, bool handOver = false)
     {
         CheckNode(node);

@@ -62,50 +62,47 @@ public sealed class InMemoryKvClient : IKvClient, IAsyncDisposable, IDisposable
     /// <inheritdoc/>
     public ValueTask<PutResult> PutAsync(KvKey key, KvValue value, KvPutOptions? options = null, CancellationToken cancellationToken = default) =>
         InMemoryStore.AnswerAsync(
-            () =>
-            {
-                var terms = options is null ? null : options with { Condition = null };
-                var applied = _store.Apply(ShardRequest.OfKey(key, options?.Condition, operations => operations.Put(key, value, terms)));
-                return new PutResult(applied.Results[0].Entries is [var numbered] ? numbered.Key : key, applied.Position);
-            },
-            cancellationToken);
+            () => Put(key, value, options), cancellationToken);
 
     /// <inheritdoc/>
-    public ValueTask<DeleteResult> DeleteAsync(KvKey key, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        InMemoryStore.AnswerAsync(
-            () =>
-            {
-                var applied = _store.Apply(ShardRequest.OfKey(key, condition, operations => operations.Delete(key)));
-                return new DeleteResult(applied.Results[0].Existed == true, applied.Position);
-            },
-            cancellationToken);
+    public ValueTask<KvTryResult<PutResult>> TryPutAsync(KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken = default) =>
+        TryAsync(key, options, () => Put(key, value, options), cancellationToken);
 
     /// <inheritdoc/>
-    public ValueTask<DeleteRangeResult> DeleteRangeAsync(KvRange range, CancellationToken cancellationToken = default) =>
+    public ValueTask<DeleteResult> DeleteAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default) =>
+        InMemoryStore.AnswerAsync(() => Delete(key, options), cancellationToken);
+
+    /// <inheritdoc/>
+    public ValueTask<KvTryResult<DeleteResult>> TryDeleteAsync(KvKey key, KvChangeOptions options, CancellationToken cancellationToken = default) =>
+        TryAsync(key, options, () => Delete(key, options), cancellationToken);
+
+    /// <inheritdoc/>
+    public ValueTask<DeleteRangeResult> DeleteRangeAsync(KvRange range, KvCallOptions? options = null, CancellationToken cancellationToken = default) =>
         InMemoryStore.AnswerAsync(() => DeleteRange(range), cancellationToken);
 
     /// <inheritdoc/>
     public ValueTask<IncrementResult> IncrementAsync(
-        KvKey key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
-            () =>
-            {
-                var applied = _store.Apply(ShardRequest.OfKey(key, condition, operations => operations.Increment(key, by)));
-                return new IncrementResult(applied.Results[0].Number ?? 0, applied.Position);
-            },
-            cancellationToken);
+        KvKey key, long by = 1, KvChangeOptions? options = null, CancellationToken cancellationToken = default) =>
+        InMemoryStore.AnswerAsync(() => Increment(key, by, options), cancellationToken);
+
+    /// <inheritdoc/>
+    public ValueTask<KvTryResult<IncrementResult>> TryIncrementAsync(
+        KvKey key, long by, KvChangeOptions options, CancellationToken cancellationToken = default) =>
+        TryAsync(key, options, () => Increment(key, by, options), cancellationToken);
 
     /// <inheritdoc/>
     public ValueTask<TouchResult> TouchAsync(
-        KvKey key, TimeSpan? timeToLive, KvCondition? condition = null, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
+        KvKey key, TimeSpan? timeToLive, KvChangeOptions? options = null, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
             () =>
             {
-                var applied = _store.Apply(ShardRequest.OfKey(key, condition, operations => operations.Touch(key, timeToLive)));
+                var applied = _store.Apply(ShardRequest.OfKey(key, options?.Condition, operations => operations.Touch(key, timeToLive)));
                 return new TouchResult(applied.Results[0].Existed == true, applied.Position);
             },
             cancellationToken);
 
     /// <inheritdoc/>
-    public ValueTask<TransactResult> TransactAsync(KvTransaction transaction, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
+    public ValueTask<TransactResult> TransactAsync(
+        KvTransaction transaction, KvCallOptions? options = null, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
         () =>
         {
             ArgumentNullException.ThrowIfNull(transaction);
@@ -116,15 +113,16 @@ public sealed class InMemoryKvClient : IKvClient, IAsyncDisposable, IDisposable
         cancellationToken);
 
     /// <inheritdoc/>
-    public ValueTask<WriteResult> WriteAsync(KvWrite write, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
+    public ValueTask<WriteResult> WriteAsync(KvWrite write, KvCallOptions? options = null, CancellationToken cancellationToken = default) =>
+        InMemoryStore.AnswerAsync(() => Write(write), cancellationToken);
+
+    /// <inheritdoc/>
+    public ValueTask<KvTryResult<WriteResult>> TryWriteAsync(
+        KvWrite write, KvCallOptions? options = null, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
         () =>
         {
             ArgumentNullException.ThrowIfNull(write);
-            var message = write.Message;
-            if (message.Operations.Count == 0)
-                throw Refusals.BadRequest("The request has no operation.");
-            var applied = _store.Apply(new ShardRequest(message.Conditions, message.Operations, null, message.WithResults));
-            return new WriteResult(applied.Position, applied.KeysDeleted, message.WithResults ? applied.Results : []);
+            return Try(default, write.Message.Conditions, write.ReturnsPresentValue, () => Write(write));
         },
         cancellationToken);
 
@@ -155,11 +153,12 @@ public sealed class InMemoryKvClient : IKvClient, IAsyncDisposable, IDisposable
             cancellationToken);
 
     /// <inheritdoc/>
-    public Task<long> CountAsync(KvKey prefix, KvReadMode? read = null, CancellationToken cancellationToken = default) =>
-        CountRangeAsync(new KvRange { Prefix = prefix }, read, cancellationToken);
+    public Task<long> CountAsync(KvKey prefix, KvReadOptions? options = null, CancellationToken cancellationToken = default) =>
+        CountRangeAsync(new KvRange { Prefix = prefix }, options, cancellationToken);
 
     /// <inheritdoc/>
-    public Task<long> CountRangeAsync(KvRange range, KvReadMode? read = null, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
+    public Task<long> CountRangeAsync(
+        KvRange range, KvReadOptions? options = null, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
         () =>
         {
             ArgumentNullException.ThrowIfNull(range);
@@ -195,6 +194,67 @@ public sealed class InMemoryKvClient : IKvClient, IAsyncDisposable, IDisposable
         return ValueTask.CompletedTask;
     }
 
+    private PutResult Put(KvKey key, KvValue value, KvPutOptions? options)
+    {
+        // A put in a list has no options of a call.
+        var terms = options is null ? null : options with { Condition = null, WithPresentValue = false, Timeout = null, NoRetry = false };
+        var applied = _store.Apply(ShardRequest.OfKey(key, options?.Condition, operations => operations.Put(key, value, terms)));
+        return new PutResult(applied.Results[0].Entries is [var numbered] ? numbered.Key : key, applied.Position);
+    }
+
+    private DeleteResult Delete(KvKey key, KvChangeOptions? options)
+    {
+        var applied = _store.Apply(ShardRequest.OfKey(key, options?.Condition, operations => operations.Delete(key)));
+        return new DeleteResult(applied.Results[0].Existed == true, applied.Position);
+    }
+
+    private IncrementResult Increment(KvKey key, long by, KvChangeOptions? options)
+    {
+        var applied = _store.Apply(ShardRequest.OfKey(key, options?.Condition, operations => operations.Increment(key, by)));
+        return new IncrementResult(applied.Results[0].Number ?? 0, applied.Position);
+    }
+
+    private WriteResult Write(KvWrite write)
+    {
+        ArgumentNullException.ThrowIfNull(write);
+        var message = write.Message;
+        if (message.Operations.Count == 0)
+            throw Refusals.BadRequest("The request has no operation.");
+        var applied = _store.Apply(new ShardRequest(message.Conditions, message.Operations, null, message.WithResults));
+        return new WriteResult(applied.Position, applied.KeysDeleted, message.WithResults ? applied.Results : []);
+    }
+
+    private ValueTask<KvTryResult<T>> TryAsync<T>(KvKey key, KvChangeOptions options, Func<T> change, CancellationToken cancellationToken)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        V1.Condition[] conditions = options.Condition is { } condition ? [condition.Message] : [];
+        return InMemoryStore.AnswerAsync(() => Try(key, conditions, options.WithPresentValue, change), cancellationToken);
+    }
+
+    private KvTryResult<T> Try<T>(KvKey key, IReadOnlyList<V1.Condition> conditions, bool withValue, Func<T> change)
+    {
+        try
+        {
+            return new KvTryResult<T>(change());
+        }
+        catch (KvConditionFailedException failure)
+        {
+            return new KvTryResult<T>(PresentOf(conditions[failure.ConditionIndex], key, withValue, failure));
+        }
+    }
+
+    // What the key of a condition has that did not hold.
+    private KvFailedCondition PresentOf(V1.Condition condition, KvKey key, bool withValue, KvConditionFailedException failure)
+    {
+        if (condition.TestCase is V1.Condition.TestOneofCase.Range or V1.Condition.TestOneofCase.SetHas or V1.Condition.TestOneofCase.SetLacks)
+            return new KvFailedCondition(failure.ConditionIndex, condition.Key.Memory, Found: false, default, default, failure.Position);
+        var of = condition.Key.IsEmpty ? key : new KvKey(condition.Key.Memory);
+        var view = _store.Read(_store.IndexOf(of));
+        return view.State.Find(of) is { } found
+            ? new KvFailedCondition(failure.ConditionIndex, of, Found: true, found.Etag, withValue ? found.Value : default, view.Position)
+            : new KvFailedCondition(failure.ConditionIndex, of, Found: false, default, default, view.Position);
+    }
+
     private static GetResult ResultOf(ShardView view, StoredKey? found, KvGetOptions? options, bool isKeyTold)
     {
         var age = options?.Read == KvReadMode.Stale ? TimeSpan.Zero : (TimeSpan?)null;
@@ -220,7 +280,7 @@ public sealed class InMemoryKvClient : IKvClient, IAsyncDisposable, IDisposable
             KvNearest.Lower => new KeyBounds(default, key),
             KvNearest.Ceiling => new KeyBounds(key, default),
             KvNearest.Higher => new KeyBounds((byte[])[.. key.Span, 0], default),
-            _ => throw Refusals.BadRequest("The value of `nearest` is unknown."),
+            _ => throw Refusals.BadRequest("The request asks for a nearest key in a way that this version does not know."),
         };
         bounds = bounds.From(prefix.Lower, reverse: false).From(prefix.Upper, reverse: true);
         var first = _store.Read(_store.IndexOf(key));
@@ -255,7 +315,7 @@ public sealed class InMemoryKvClient : IKvClient, IAsyncDisposable, IDisposable
         ArgumentNullException.ThrowIfNull(range);
         var bounds = RequestChecks.Range(range.Start, range.End, range.Prefix);
         if (range is { Start.IsEmpty: true, End.IsEmpty: true, Prefix.IsEmpty: true, All: false })
-            throw Refusals.BadRequest("A range without start, end and prefix has all keys. Nothing was removed; set `All` if that is meant.");
+            throw Refusals.BadRequest("A range without start, end and prefix has all keys, and it does not say that all are meant. Nothing was removed.");
         if (bounds.IsEmpty)
             return new DeleteRangeResult(0, _store.Read(_store.IndexOf(bounds.Lower)).Position);
         var (deleted, position) = (0ul, default(ShardPosition));

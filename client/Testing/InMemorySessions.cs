@@ -9,7 +9,8 @@ internal sealed class InMemorySessions(InMemoryStore store) : IKvSessions
     private static readonly TimeSpan LifetimeMin = TimeSpan.FromSeconds(1);
     private static readonly TimeSpan LifetimeMax = TimeSpan.FromDays(1);
 
-    public ValueTask<KvSession> OpenAsync(KvKey key, TimeSpan lifetime, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
+    public ValueTask<KvSession> OpenAsync(
+        KvKey key, TimeSpan lifetime, KvCallOptions? options = null, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
         () =>
         {
             RequestChecks.Key(key);
@@ -21,7 +22,8 @@ internal sealed class InMemorySessions(InMemoryStore store) : IKvSessions
         },
         cancellationToken);
 
-    public ValueTask<TimeSpan> KeepAliveAsync(KvSession session, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
+    public ValueTask<TimeSpan> KeepAliveAsync(
+        KvSession session, KvCallOptions? options = null, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
         () => Change(session, static (shard, found, now) =>
         {
             found?.KeepAlive(now);
@@ -29,7 +31,8 @@ internal sealed class InMemorySessions(InMemoryStore store) : IKvSessions
         }),
         cancellationToken);
 
-    public ValueTask<ulong?> EndAsync(KvSession session, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
+    public ValueTask<ulong?> EndAsync(
+        KvSession session, KvCallOptions? options = null, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
         () => Change<ulong?>(session, static (shard, found, now) => found is null ? null : shard.EndSession(found, now)),
         cancellationToken);
 

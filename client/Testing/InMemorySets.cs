@@ -14,23 +14,25 @@ internal sealed class InMemorySets(InMemoryStore store) : IKvSets
     private const int FacetsMax = 10_000;
 
     public ValueTask<SetChangeResult> AddAsync(
-        KvKey key, IEnumerable<KvKey> members, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        InMemoryStore.AnswerAsync(() => Change(key, members, condition, static (operations, set, member) => operations.SetAdd(set, member)), cancellationToken);
+        KvKey key, IEnumerable<KvKey> members, KvChangeOptions? options = null, CancellationToken cancellationToken = default) =>
+        InMemoryStore.AnswerAsync(
+            () => Change(key, members, options?.Condition, static (operations, set, member) => operations.SetAdd(set, member)), cancellationToken);
 
     public ValueTask<SetChangeResult> RemoveAsync(
-        KvKey key, IEnumerable<KvKey> members, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
+        KvKey key, IEnumerable<KvKey> members, KvChangeOptions? options = null, CancellationToken cancellationToken = default) =>
         InMemoryStore.AnswerAsync(
-            () => Change(key, members, condition, static (operations, set, member) => operations.SetRemove(set, member)), cancellationToken);
+            () => Change(key, members, options?.Condition, static (operations, set, member) => operations.SetRemove(set, member)), cancellationToken);
 
-    public ValueTask<SetChangeResult> RemoveAllAsync(KvKey key, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
+    public ValueTask<SetChangeResult> RemoveAllAsync(
+        KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default) => InMemoryStore.AnswerAsync(
         () =>
         {
-            var applied = store.Apply(ShardRequest.OfKey(key, null, operations => operations.SetRemove(key)));
+            var applied = store.Apply(ShardRequest.OfKey(key, options?.Condition, operations => operations.SetRemove(key)));
             return new SetChangeResult(applied.MembersChanged, applied.Position);
         },
         cancellationToken);
 
-    public ValueTask<ulong> CountAsync(KvKey key, KvReadMode? read = null, CancellationToken cancellationToken = default) =>
+    public ValueTask<ulong> CountAsync(KvKey key, KvReadOptions? options = null, CancellationToken cancellationToken = default) =>
         InMemoryStore.AnswerAsync(() => (ulong)MembersOf(key).Count, cancellationToken);
 
     public async IAsyncEnumerable<KvKey> ScanAsync(

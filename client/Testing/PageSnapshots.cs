@@ -108,9 +108,9 @@ internal sealed class PageSnapshots(InMemoryStore store)
     private static ulong Parse(ReadOnlySpan<byte> token, int checksum)
     {
         if (token.Length is <= KeyAt or > KeyAt + KvLimits.KeyBytesMax || token[BoundAt] > 1)
-            throw Refusals.BadRequest("The page token is none that a List returned.");
+            throw Refusals.BadRequest("The page token is none that came with a page.");
         if (BinaryPrimitives.ReadInt32BigEndian(token[RangeAt..]) != checksum)
-            throw Refusals.BadRequest("The page token is of a List with other fields: range, order and keys_only must be the same for each page.");
+            throw Refusals.BadRequest("The page token is of another listing: range, order, and whether values are returned must be the same for each page.");
         return BinaryPrimitives.ReadUInt64BigEndian(token);
     }
 

@@ -26,8 +26,8 @@ internal static class Refusals
 
     public static KvInvalidRequestException BadRequest(string message) => new("BAD_REQUEST", message);
 
-    public static KvException ShardsDiffer() =>
-        new("SHARDS_DIFFER", "All keys of a request must belong to one shard; nothing was applied. Group the keys by shard.");
+    public static KvShardsDifferException ShardsDiffer() =>
+        new("All keys of a request must belong to one shard; nothing was applied. Group the keys by shard.", []);
 
     public static KvException NotANumber() => new(
         "NOT_A_NUMBER", "A key that is incremented does not have the decimal text of a signed 64-bit number as its value. Nothing was applied.");
@@ -35,8 +35,8 @@ internal static class Refusals
     public static KvException NumberOverflow() =>
         new("NUMBER_OVERFLOW", "A number would not fit into 64 bits after the increment. Nothing was applied.");
 
-    public static KvException NoOwner() => new(
-        "NO_OWNER", "The session that is to own a key does not exist in the shard of the key, or has ended. Nothing was applied; open a session.");
+    public static KvNoOwnerException NoOwner() =>
+        new("The session that is to own a key does not exist in the shard of the key, or has ended. Nothing was applied; open a session.");
 
     public static KvException TooManyOwned() => new("TOO_MANY_OWNED", "A session owns at most 10,000 keys of 2 MiB together. Nothing was applied; "
         + "use several sessions.");
@@ -47,11 +47,11 @@ internal static class Refusals
     public static KvException ResultsTooLarge(int most) => new(
         "ANSWER_TOO_LARGE", $"What the request reads has more than {most:N0} bytes. Nothing was applied; read less.");
 
-    public static KvException SnapshotNotKept() => new("SNAPSHOT_TOO_OLD", "The snapshot of the token is not kept any more. The entries received are valid; "
+    public static KvSnapshotTooOldException SnapshotNotKept() => new("The snapshot of the token is not kept any more. The entries received are valid; "
         + "begin again without the token, or continue after the last entry in a newer snapshot.");
 
     public static KvConditionFailedException ConditionFailed(int index, ShardPosition position) =>
-        new($"Condition {index}, counted from 0, does not hold. Nothing was applied; read what it is about and decide anew.", index, position);
+        new($"Condition {index + 1} of the request does not hold. Nothing was applied; read what it is about and decide anew.", index, position);
 
     public static KvLineageChangedException LineageChanged() => new(
         "The request names a position of another history of the data, such as that of another client in memory. Nothing was applied; read again without it.",

@@ -109,7 +109,7 @@ internal static class RequestChecks
         foreach (var operation in operations)
         {
             if (!request.WithResults && NeedsResults(operation))
-                throw Refusals.BadRequest("A Write with operations that read, increments or sequences needs WithResults. Nothing was applied.");
+                throw Refusals.BadRequest("A write with operations that read, increments or sequences must ask for results. Nothing was applied.");
             Operation(operation, shard);
         }
     }
@@ -136,7 +136,7 @@ internal static class RequestChecks
             case V1.Operation.OperationOneofCase.Scan:
                 RangeOf(shard, key, operation.Scan.End.Memory);
                 if (operation.Scan.Limit > KvLimits.ScanEntriesMax)
-                    throw Refusals.BadRequest("The limit of a scan in a Write or Transact is at most 1,000. Nothing was applied.");
+                    throw Refusals.BadRequest("The limit of a scan in a write or transaction is at most 1,000. Nothing was applied.");
                 break;
             case V1.Operation.OperationOneofCase.Touch:
                 KeyIn(shard, key);

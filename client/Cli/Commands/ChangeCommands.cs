@@ -75,7 +75,7 @@ internal static class ChangeCommands
     private static async Task<(ulong Removed, Client.ShardPosition Position)> RemoveRangeAsync(
         Client.KvClient client, ReadOnlyMemory<byte> prefix, ReadOnlyMemory<byte> start, ReadOnlyMemory<byte> end, CancellationToken stop)
     {
-        var result = await client.DeleteRangeAsync(new Client.KvRange { All = true, Prefix = prefix, Start = start, End = end }, stop);
+        var result = await client.DeleteRangeAsync(new Client.KvRange { All = true, Prefix = prefix, Start = start, End = end }, cancellationToken: stop);
         return (result.Deleted, result.Position);
     }
 

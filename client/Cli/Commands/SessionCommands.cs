@@ -32,7 +32,7 @@ internal static class SessionCommands
         {
             var lifetime = Globals.SecondsOf(arguments, Lifetime, secondsMin: 1);
             await using var client = Globals.ClientOf(arguments);
-            var session = await client.Sessions.OpenAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), lifetime, stop);
+            var session = await client.Sessions.OpenAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), lifetime, cancellationToken: stop);
             var id = Convert.ToHexString(session.Id.Span);
             if (output.IsJson)
                 output.Document(new { Session = id, LifetimeMs = session.Lifetime.TotalMilliseconds, Etag = session.Opened.ToString() });
@@ -47,7 +47,7 @@ internal static class SessionCommands
         {
             var session = SessionOf(arguments);
             await using var client = Globals.ClientOf(arguments);
-            var left = await client.Sessions.KeepAliveAsync(session, stop);
+            var left = await client.Sessions.KeepAliveAsync(session, cancellationToken: stop);
             if (output.IsJson)
                 output.Document(new { LeftMs = left.TotalMilliseconds });
             else if (left > TimeSpan.Zero)
@@ -61,7 +61,7 @@ internal static class SessionCommands
         {
             var session = SessionOf(arguments);
             await using var client = Globals.ClientOf(arguments);
-            var removed = await client.Sessions.EndAsync(session, stop);
+            var removed = await client.Sessions.EndAsync(session, cancellationToken: stop);
             if (output.IsJson)
                 output.Document(new { Existed = removed is not null, Removed = removed ?? 0 });
             else if (removed is { } count)

@@ -34,7 +34,7 @@ internal static class SetCommands
                 throw new CliException(ExitCodes.Usage, "set remove takes either members or --all.");
             await using var client = Globals.ClientOf(arguments);
             var key = Text.ToBytes(arguments.GetRequiredValue(Key));
-            Print(output, given.Length == 0 ? await client.Sets.RemoveAllAsync(key, stop)
+            Print(output, given.Length == 0 ? await client.Sets.RemoveAllAsync(key, cancellationToken: stop)
                 : await client.Sets.RemoveAsync(key, MembersOf(given), cancellationToken: stop));
             return ExitCodes.Done;
         });

@@ -59,7 +59,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
         await using var cluster = await FakeCluster.StartAsync(1, "m");
         await using var client = cluster.Connect();
         var write = new KvWrite().Put("a"u8.ToArray(), default).Put("z"u8.ToArray(), default);
-        Assert.Equal("SHARDS_DIFFER", (await Assert.ThrowsAsync<KvException>(() => client.WriteAsync(write).AsTask())).Reason);
+        Assert.Equal("SHARDS_DIFFER", (await Assert.ThrowsAsync<KvShardsDifferException>(() => client.WriteAsync(write).AsTask())).Reason);
     }
 
     /// <summary>Programs had to encode and decode every text themselves.</summary>
@@ -295,7 +295,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
         }
         if (oneSnapshot)
         {
-            Assert.Equal("SNAPSHOT_TOO_OLD", (await Assert.ThrowsAsync<KvException>(ScanAsync)).Reason);
+            Assert.Equal("SNAPSHOT_TOO_OLD", (await Assert.ThrowsAsync<KvSnapshotTooOldException>(ScanAsync)).Reason);
             Assert.Equal(keys[..6], seen);
             return;
         }

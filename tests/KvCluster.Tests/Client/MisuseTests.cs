@@ -73,6 +73,8 @@ public sealed class MisuseTests
             () => client.GetManyAsync([key]).AsTask(),
             () => client.PutAsync("k", "v").AsTask(),
             () => client.PutAsync(key, key, new KvPutOptions()).AsTask(),
+            () => client.TryPutAsync("k", "v", KvCondition.Absent()).AsTask(),
+            () => client.TryWriteAsync(new KvWrite().Put(key, key)).AsTask(),
             () => client.DeleteAsync("k").AsTask(),
             () => client.DeleteRangeAsync(new KvRange { Prefix = key }).AsTask(),
             () => client.IncrementAsync("k").AsTask(),

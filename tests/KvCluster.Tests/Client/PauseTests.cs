@@ -73,7 +73,7 @@ public sealed class PauseTests
                 throw EndOf(end);
         };
         await using var client = cluster.Connect();
-        var failure = await Assert.ThrowsAsync<KvException>(() => ScanAsync(client, new KvScan { OneSnapshot = true }));
+        var failure = await Assert.ThrowsAsync<KvSnapshotTooOldException>(() => ScanAsync(client, new KvScan { OneSnapshot = true }));
         Assert.Equal("SNAPSHOT_TOO_OLD", failure.Reason);
         Assert.Contains("up to the key \"key-05\" were returned", failure.Message, StringComparison.Ordinal);
     }

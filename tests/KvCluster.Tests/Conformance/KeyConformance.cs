@@ -101,6 +101,35 @@ public abstract class KeyConformance(ConformanceStore store)
     }
 
     [Fact]
+    public async Task Try_OnAConditionThatFails_TellsWhatItsKeyHas()
+    {
+        var (key, number, other) = (_prefix + "k", _prefix + "n", _prefix + "other");
+        var made = await Client.TryPutAsync(key, "1", KvCondition.Absent());
+        Assert.True(made.Succeeded);
+        var failed = FailedOf(await Client.TryPutAsync(key, "2", KvCondition.Absent()));
+        Assert.Equal((0, key, true), (failed.Index, failed.Key.ToUtf8String(), failed.Found));
+        Assert.Equal((made.Result.Etag, true), (failed.Etag, failed.Value.IsEmpty));
+        var options = new KvPutOptions
+        {
+            Condition = KvCondition.Absent(), WithPresentValue = true, TimeToLive = TimeSpan.FromHours(1), Timeout = Eventually.Limit,
+        };
+        Assert.Equal("1", FailedOf(await Client.TryPutAsync(key, "2", options)).Value.ToUtf8String());
+        Assert.Equal(made.Result.Etag, FailedOf(await Client.TryDeleteAsync(key, KvCondition.Absent())).Etag);
+        Assert.Equal(5, (await Client.TryIncrementAsync(number, 5, KvCondition.Absent())).Result.Number);
+        Assert.False((await Client.TryIncrementAsync(number, 5, KvCondition.Absent())).Succeeded);
+
+        var write = new KvWrite().If(KvCondition.Exists(key)).If(KvCondition.Exists(other)).Put(other, "v");
+        failed = FailedOf(await Client.TryWriteAsync(write));
+        Assert.Equal((1, other, false), (failed.Index, failed.Key.ToUtf8String(), failed.Found));
+        failed = FailedOf(await Client.TryWriteAsync(new KvWrite().If(KvCondition.ValueEquals("2", key)).Put(other, "v").WithPresentValue()));
+        Assert.Equal("1", failed.Value.ToUtf8String());
+        failed = FailedOf(await Client.TryWriteAsync(new KvWrite().If(KvCondition.SetHas(key, "m")).Put(other, "v").WithPresentValue()));
+        Assert.Equal((key, false, true), (failed.Key.ToUtf8String(), failed.Found, failed.Value.IsEmpty));
+        Assert.False((await Client.GetAsync(other)).Found);
+        Assert.True((await Client.TryDeleteAsync(key, KvCondition.EtagEquals(made.Result.Etag))).Result.Existed);
+    }
+
+    [Fact]
     public async Task RangeCondition_HoldsUntilAKeyOfTheRangeChanges()
     {
         await Client.PutAsync(_prefix + "r/1", "v");
@@ -214,6 +243,8 @@ public abstract class KeyConformance(ConformanceStore store)
 
     [Fact]
     public async Task Ping_IsAnswered() => Assert.True(await Client.PingAsync() >= TimeSpan.Zero);
+
+    private static KvFailedCondition FailedOf<T>(KvTryResult<T> tried) => Assert.IsType<KvFailedCondition>(tried.Failed);
 }
 
 /// <summary>Over the client in memory.</summary>

@@ -63,7 +63,7 @@ public sealed class KvQueueTests
                 await client.DeleteAsync(Keys.Of(QueueKeys.Lease, job.Id), cancellationToken: handling);
             var write = new KvWrite().WithResults();
             write.Operations.Increment("sum");
-            await client.WriteAsync(job.CompleteIn(write), handling);
+            await client.WriteAsync(job.CompleteIn(write), cancellationToken: handling);
         }
     }
 
@@ -238,9 +238,9 @@ public sealed class KvQueueTests
         await using var cluster = await NodeCluster.StartAsync(1, (byte[])[.. "q/"u8, 0x19, (byte)'k']);
         await using var client = ClientOf(cluster, 1);
         var queue = new KvQueue(client, "q/");
-        var refused = await Assert.ThrowsAsync<KvException>(() => queue.EnqueueAsync("later", Hour).AsTask());
+        var refused = await Assert.ThrowsAsync<KvShardsDifferException>(() => queue.EnqueueAsync("later", Hour).AsTask());
         Assert.Equal("SHARDS_DIFFER", refused.Reason);
-        refused = await Assert.ThrowsAsync<KvException>(() => queue.RunAsync(static (_, _) => Task.CompletedTask));
+        refused = await Assert.ThrowsAsync<KvShardsDifferException>(() => queue.RunAsync(static (_, _) => Task.CompletedTask));
         Assert.Equal("SHARDS_DIFFER", refused.Reason);
         Assert.Equal(0, await client.CountAsync("q/"));
         Assert.Throws<ArgumentException>(() => new KvQueue(client, default));
