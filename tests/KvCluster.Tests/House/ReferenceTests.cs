@@ -28,6 +28,10 @@ public sealed class ReferenceTests
         ["client/Testing/KvCluster.Testing.csproj"] = ["KvCluster.Client"],
         ["client/TestCluster/KvCluster.TestCluster.csproj"] = ["KvCluster.Client", "KvCluster.Storage", "KvCluster.Node"],
         ["client/examples/FacetBrowser/FacetBrowser.csproj"] = ["KvCluster.Client"],
+        ["client/examples/Inventory/Inventory.csproj"] = ["KvCluster.Client"],
+        ["client/examples/JobQueue/JobQueue.csproj"] = ["KvCluster.Client"],
+        ["client/examples/Settings/Settings.csproj"] = ["KvCluster.Client", "KvCluster.Extensions.Configuration"],
+        ["client/examples/WebCache/WebCache.csproj"] = ["KvCluster.Client", "KvCluster.Extensions.Caching", "KvCluster.Extensions.DependencyInjection"],
         ["router/KvCluster.Router.csproj"] = ["KvCluster.Client", "KvCluster.ServiceDefaults", "KvCluster.AdminConsole"],
         ["deploy/local/KvCluster.Local.csproj"] = ["KvCluster.Node", "KvCluster.Router"],
     };
