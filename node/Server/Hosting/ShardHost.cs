@@ -9,10 +9,12 @@ using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Shards.Context;
 using KvCluster.Node.Telemetry;
+using KvCluster.Node.Transport;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Threads;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -40,6 +42,9 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly CoordinatorKeys _keys;
     private readonly ShardRecords _records;
     private readonly IPeerTransport _peers;
+
+    /// <summary>For each writer thread, what its replicas send with.</summary>
+    private readonly ConcurrentDictionary<ISerialExecutor, PassTransport> _passes = new();
     private readonly ReplicationOptions _replication;
     private readonly NodeMetrics _metrics;
     private readonly ILoggerFactory _logs;
@@ -411,7 +416,7 @@ internal sealed class ShardHost : IAsyncDisposable
         _identity.Incarnation,
         storage,
         _threads.Timers,
-        _peers,
+        _passes.GetOrAdd(storage.Writer, static (writer, peers) => new PassTransport(peers, writer), _peers),
         _records,
         _replication,
         BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))),

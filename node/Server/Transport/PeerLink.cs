@@ -14,6 +14,13 @@ internal sealed class PeerLink
     private const int MessageBytes = 1 << 20;
 
     /// <summary>
+    /// What may wait for <see cref="SendLeft"/>, with all else that waits: enough that the message itself costs little beside its frames, and not more, because
+    /// the other side begins to work on them when it comes.
+    /// </summary>
+    internal const int LeftFramesMax = 64;
+    internal const long LeftBytesMax = 32 << 10;
+
+    /// <summary>
     /// How long answers to regular heartbeats wait for this side's own heartbeats. Longer than the default heartbeat interval, and short compared to a
     /// lease.
     /// </summary>
@@ -42,6 +49,7 @@ internal sealed class PeerLink
     private long _dropped;
     private CancellationTokenSource? _session;
     private string _reason = "";
+    private int _hasLeft;
     private volatile bool _isPatienceOver;
     private long _heardTimestamp;
     private int _unheard;
@@ -72,6 +80,24 @@ internal sealed class PeerLink
             Raise(FrameUrgency.Of(frame));
         else
             Interlocked.Increment(ref _dropped);
+    }
+
+    /// <summary>Queues a frame that may wait for <see cref="SendLeft"/>, or drops it. Any thread; never waits.</summary>
+    public void Leave(Frame frame)
+    {
+        if (!_isUp || !_frames.TryAdd(frame))
+            Interlocked.Increment(ref _dropped);
+        else if (_frames.Count >= LeftFramesMax || _frames.Bytes >= LeftBytesMax)
+            Raise(Urgency.Now);
+        else
+            Volatile.Write(ref _hasLeft, 1);
+    }
+
+    /// <summary>Sends what was left before this call, unless it was sent with other frames. Any thread; never waits.</summary>
+    public void SendLeft()
+    {
+        if (Volatile.Read(ref _hasLeft) == 1 && Interlocked.Exchange(ref _hasLeft, 0) == 1 && _frames.Count > 0)
+            Raise(Urgency.Now);
     }
 
     /// <summary>

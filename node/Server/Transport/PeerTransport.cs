@@ -72,6 +72,20 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             link.Send(frame);
     }
 
+    /// <inheritdoc/>
+    public void Leave(NodeId node, Frame frame)
+    {
+        if (_links.TryGetValue(node, out var link))
+            link.Leave(frame);
+    }
+
+    /// <inheritdoc/>
+    public void SendLeft()
+    {
+        foreach (var (_, link) in _links)
+            link.SendLeft();
+    }
+
     /// <summary>Number of the running stream to a node, unique among all streams that this process has had with it; 0 if there is none.</summary>
     public long SessionOf(NodeId node) => _links.TryGetValue(node, out var link) && link.IsUp ? link.Sessions : 0;
 

@@ -95,6 +95,51 @@ public sealed class PeerLinkTests
         await session;
     }
 
+    // With 64 busy shards almost every record and every acknowledgement was a message of its own.
+    [Fact]
+    public async Task Leave_FramesOfAPass_AreOneMessage()
+    {
+        var pipe = new FakeStream();
+        var session = RunAsync(pipe);
+        for (var shard = 1u; shard < PeerLink.LeftFramesMax; shard++)
+            _link.Leave(new Frame { Shard = shard, Ack = new Ack() });
+        Assert.False(pipe.TryRead(out _));
+        _link.SendLeft();
+        Assert.Equal(PeerLink.LeftFramesMax - 1, Assert.Single(await pipe.ReadFramesAsync(1)).Frames.Count);
+        // Nothing is left, so not even an empty message follows.
+        _link.SendLeft();
+        _link.Send(new Frame { Epoch = 99 });
+        Assert.Equal(99ul, Assert.Single(Assert.Single(await pipe.ReadFramesAsync(1)).Frames).Epoch);
+        pipe.End();
+        await session;
+    }
+
+    [Fact]
+    public async Task Leave_BeforeAFrameThatDoesNotWait_IsSentWithIt()
+    {
+        var pipe = new FakeStream();
+        var session = RunAsync(pipe);
+        _link.Leave(new Frame { Shard = 1, Ack = new Ack() });
+        _link.Send(new Frame { Shard = 2, Heartbeat = new Heartbeat { Awaited = true } });
+        await pipe.ReadFramesAsync(2);
+        pipe.End();
+        await session;
+    }
+
+    [Theory]
+    [InlineData(PeerLink.LeftFramesMax, 0)]
+    [InlineData(1, (int)PeerLink.LeftBytesMax)]
+    public async Task Leave_WhenMuchWaits_IsSentBeforeTheEndOfThePass(int frames, int bodyBytes)
+    {
+        var pipe = new FakeStream();
+        var session = RunAsync(pipe);
+        for (var shard = 1u; shard <= frames; shard++)
+            _link.Leave(new Frame { Shard = shard, Append = new Append { Bodies = { UnsafeByteOperations.UnsafeWrap(new byte[bodyBytes]) } } });
+        await pipe.ReadFramesAsync(frames);
+        pipe.End();
+        await session;
+    }
+
     // On an idle node with 100 shards they were sent at once, in two to four more messages a second to each other node. Each message wakes several threads here
     // and there.
     [Fact]
