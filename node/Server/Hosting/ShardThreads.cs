@@ -24,6 +24,9 @@ internal sealed class ShardThreads : IAsyncDisposable
 
     private readonly WorkThread[] _writers = Threads("writer", Writers);
     private readonly WorkThread[] _journals;
+
+    /// <summary>For each writer, and for each journal thread, what the latter reports to the former.</summary>
+    private readonly HeldPosts[][] _posts;
     private readonly WorkThread[] _checkpoints = Threads("checkpoint", Writers, WorkThread.BackgroundNice);
     private readonly WorkThread _prefetch = new("kv-prefetch", BootClock.Instance);
     private readonly WorkThread _tails = new("kv-tail", BootClock.Instance, WorkThread.BackgroundNice);
@@ -37,6 +40,7 @@ internal sealed class ShardThreads : IAsyncDisposable
     {
         Options = options;
         _journals = Threads("journal", options.JournalWrites);
+        _posts = [.. _writers.Select(writer => (HeldPosts[])[.. _journals.Select(journal => new HeldPosts(journal, writer))])];
         _memory = memory;
         _log = logs.CreateLogger<ReplicaStore>();
         _digestPace = new DigestPace(options.DigestBytesPerSecond);
@@ -62,7 +66,7 @@ internal sealed class ShardThreads : IAsyncDisposable
     public StoreContext StorageOf(ShardId shard, StoreObserver observer) => new(
         LocalDisk.Instance,
         _writers[shard.Value % Writers],
-        [.. Enumerable.Range(0, _journals.Length).Select(lane => _journals[(shard.Value + lane) % _journals.Length])],
+        InOrderOf(shard, _journals),
         _checkpoints[shard.Value % Writers],
         _timers,
         _log,
@@ -71,6 +75,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         DigestPace = _digestPace,
         Memory = _memory,
         SharedDisk = _sharedDisk,
+        JournalPosts = InOrderOf(shard, _posts[shard.Value % Writers]),
         Prefetch = _prefetch,
         TailReads = _tails,
         Observer = observer,
@@ -83,6 +88,10 @@ internal sealed class ShardThreads : IAsyncDisposable
             thread.Dispose();
         _timers.Dispose();
     }
+
+    /// <summary>Something for each journal thread, in the order of the shard's lanes.</summary>
+    private static T[] InOrderOf<T>(ShardId shard, T[] journals) =>
+        [.. Enumerable.Range(0, journals.Length).Select(lane => journals[(shard.Value + lane) % journals.Length])];
 
     private static WorkThread[] Threads(string kind, int count, int nice = 0) =>
         [.. Enumerable.Range(0, count).Select(index => new WorkThread($"kv-{kind}-{index}", BootClock.Instance, nice))];

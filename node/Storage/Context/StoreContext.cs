@@ -43,6 +43,11 @@ internal sealed record StoreContext(
     /// </summary>
     public Func<RecordRef, string?> Unreadable { get; init; } = static _ => null;
 
+    /// <summary>
+    /// For each journal lane, what holds its executor's reports to the writer executor, for all shards of a node with these two executors; null: none is held.
+    /// </summary>
+    public IReadOnlyList<HeldPosts>? JournalPosts { get; init; }
+
     /// <summary>Reads pages for the writer that are not in memory. One for all shards of a node; null: the writer reads them all itself.</summary>
     public ISerialExecutor? Prefetch { get; init; }
 

@@ -6,7 +6,7 @@ namespace KvCluster.Storage.Journal;
 /// Takes one step of the journal at a time, such as one of the writes that may be in flight, on its own executor. <see cref="JournalSchedule"/> decides what it
 /// does next and changes it under its lock; <see cref="JournalWriter"/> executes that. While a step runs, nothing here changes.
 /// </summary>
-internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> run) : IWorkItem
+internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> run, HeldPosts? posts = null) : IWorkItem
 {
     /// <summary>What the lane does.</summary>
     public LaneState State { get; private set; }
@@ -22,6 +22,9 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
 
     /// <summary>The job of the states <see cref="LaneState.Rolling"/> and <see cref="LaneState.Exclusive"/>.</summary>
     public JournalJob? Job { get; private set; }
+
+    /// <summary>Holds what its executor reports to the writer executor; null: nothing is held.</summary>
+    public HeldPosts? Posts => posts;
 
     /// <inheritdoc cref="ISerialExecutor.IsIdle"/>
     public bool HasIdleExecutor => executor.IsIdle;

@@ -44,7 +44,7 @@ internal sealed class JournalWriter : IDisposable
         _truncated = new TruncatedRecords(context, directory, asideDirectory);
         Completed = new CompletedJobs(_segments, context.Writer, completions);
         _stalled = new StalledJobs(context, control, _end, _segments, _truncated, Completed);
-        var lanes = context.JournalLanes.Select(executor => new JournalLane(executor, Run));
+        var lanes = context.JournalLanes.Select((executor, index) => new JournalLane(executor, Run, context.JournalPosts?[index]));
         _schedule = new JournalSchedule(_end, _segments, _stalled, Completed, lanes);
     }
 
@@ -120,17 +120,21 @@ internal sealed class JournalWriter : IDisposable
     {
         try
         {
-            while (_schedule.Begin(lane) != LaneState.Idle)
+            for (var step = 0; _schedule.Begin(lane) != LaneState.Idle; step++)
             {
+                var began = _context.Time.GetTimestamp();
                 _schedule.End(lane, Execute(lane));
-                Report();
+                Report(lane.Posts);
+                // After a short step the other shards' steps are awaited, but no long one, and not the rest of a busy shard's.
+                if (step > 0 || _context.Time.GetElapsedTime(began) >= HeldPosts.ShortMax)
+                    lane.Posts?.Give();
             }
         }
         catch (Exception exception)
         {
             _schedule.Abandon(lane, exception);
         }
-        Report();
+        Report(lane.Posts);
         _schedule.TakeQuiet()?.Invoke();
     }
 
@@ -138,10 +142,10 @@ internal sealed class JournalWriter : IDisposable
     private void OnRetireFailed(Exception failure)
     {
         _schedule.Fail(failure);
-        Report();
+        Report(posts: null);
     }
 
-    private void Report() => Completed.Report(_schedule.Failure is not null);
+    private void Report(HeldPosts? posts) => Completed.Report(_schedule.Failure is not null, posts);
 
     /// <summary>Executes the lane's step without the lock. Returns what it failed with, or null.</summary>
     private Exception? Execute(JournalLane lane)

@@ -1,0 +1,73 @@
+namespace KvCluster.Storage.Threads;
+
+/// <summary>
+/// What the items of one executor have to post to another one, held until the end of a pass: until what was queued when the first was held has run. Many short
+/// items, such as the writes of many shards, then wake the other thread once, and it finds them all. Nobody must wait for a long item, so whoever runs one, or
+/// does several things in one item, calls <see cref="Give"/> at its end. Used on the first executor only.
+/// </summary>
+/// <param name="from">The executor whose items post.</param>
+/// <param name="to">The executor to which they post.</param>
+internal sealed class HeldPosts(ISerialExecutor from, ISerialExecutor to) : IWorkItem
+{
+    /// <summary>An item that took less than this is short: the other thread takes as long to wake up.</summary>
+    public static readonly TimeSpan ShortMax = TimeSpan.FromMicroseconds(50);
+
+    /// <summary>Posts after which the other executor gets them, so that the first of them does not wait for many short items.</summary>
+    internal const int CountMax = 16;
+
+    private readonly List<Func<IWorkItem?>> _held = new(CountMax);
+    private bool _isPosted;
+
+    /// <summary>Holds a post, unless it is held already.</summary>
+    /// <param name="take">Returns what is to be posted then; null if it was posted meanwhile. The same delegate each time.</param>
+    public void Hold(Func<IWorkItem?> take)
+    {
+        if (_held.Contains(take))
+            return;
+        _held.Add(take);
+        if (_held.Count == CountMax)
+        {
+            Give();
+            return;
+        }
+        if (_isPosted)
+            return;
+        _isPosted = true;
+        from.Post(this);
+    }
+
+    /// <summary>The pass has ended.</summary>
+    public void Execute()
+    {
+        _isPosted = false;
+        Give();
+    }
+
+    /// <summary>Posts what is held.</summary>
+    public void Give()
+    {
+        if (_held.Count == 0)
+            return;
+        List<IWorkItem> items = new(_held.Count);
+        foreach (var take in _held)
+        {
+            if (take() is { } item)
+                items.Add(item);
+        }
+        _held.Clear();
+        if (items.Count > 0)
+            to.Post(items.Count == 1 ? items[0] : new Together(items));
+    }
+
+    private sealed class Together(List<IWorkItem> items) : IWorkItem
+    {
+        public void Execute()
+        {
+            foreach (var item in items)
+                item.Execute();
+        }
+
+        /// <summary>For diagnostics.</summary>
+        public override string ToString() => $"{items[0]} and {items.Count - 1} more";
+    }
+}

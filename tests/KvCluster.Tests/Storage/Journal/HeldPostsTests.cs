@@ -1,0 +1,106 @@
+using KvCluster.Disk;
+using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Threads;
+using KvCluster.Storage.Transactions;
+using KvCluster.Tests.Storage.Store;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Storage.Journal;
+
+/// <summary>What a journal thread reports to a writer thread. The test runs both.</summary>
+public sealed class HeldPostsTests : IDisposable
+{
+    private const int Shards = 8;
+    private readonly StepExecutor _writer = new();
+    private readonly StepExecutor _journal = new();
+    private readonly StepExecutor _rest = new();
+    private readonly ManualTime _time = new();
+    private readonly SimulatedDisk _disk = new();
+    private readonly HeldPosts _posts;
+    private readonly List<StandaloneStore> _stores = [];
+
+    public HeldPostsTests() => _posts = new HeldPosts(_journal, _writer);
+
+    public void Dispose()
+    {
+        _stores.ForEach(static store => store.Dispose());
+        _disk.Dispose();
+    }
+
+    /// <summary>Each write of each shard woke the writer thread, which took a turn and sent an acknowledgement for it alone.</summary>
+    [Fact]
+    public void RecordsOfManyShards_WrittenInOnePass_AreReportedTogether()
+    {
+        var answers = PutInEachShard();
+        Drain(_journal);
+        Assert.Equal(1, _writer.Count);
+        Drain(_writer, _journal, _rest);
+        Assert.All(answers, static answer => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome));
+    }
+
+    [Fact]
+    public void RecordsOfManyShards_WhoseWritesTakeLong_DoNotWaitForEachOther()
+    {
+        var answers = PutInEachShard();
+        _disk.DuringWrite = _ => _time.Advance(TimeSpan.FromMilliseconds(1));
+        for (var written = 1; written <= Shards; written++)
+        {
+            Assert.True(_journal.RunOne());
+            Assert.Equal(written, _writer.Count);
+        }
+        Drain(_writer, _journal, _rest);
+        Assert.All(answers, static answer => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome));
+    }
+
+    [Fact]
+    public void Hold_OfManyPosts_GivesThemBeforeTheEndOfThePass()
+    {
+        _journal.Post(new WorkAction(() =>
+        {
+            for (var post = 0; post < HeldPosts.CountMax; post++)
+            {
+                var item = new WorkAction(static () => { });
+                _posts.Hold(() => item);
+            }
+        }));
+        Assert.True(_journal.RunOne());
+        Assert.Equal(1, _writer.Count);
+    }
+
+    [Fact]
+    public void Hold_OfWhatWasPostedMeanwhile_PostsNothing()
+    {
+        _journal.Post(new WorkAction(() => _posts.Hold(static () => null)));
+        Drain(_journal);
+        Assert.Equal(0, _writer.Count);
+    }
+
+    private List<Task<WriteResult>> PutInEachShard()
+    {
+        var context = new StoreContext(
+            _disk, _writer, [_journal], _rest, _time, NullLogger.Instance, new StoreOptions { SegmentBytesMin = 256 << 10, ReserveBytes = 4096 }, _rest)
+        {
+            JournalPosts = [_posts],
+        };
+        for (var shard = 0; shard < Shards; shard++)
+            _stores.Add(StandaloneStore.Open(context, $"/shard-{shard}"));
+        Drain(_writer, _journal, _rest);
+        var answers = _stores.Select(static store =>
+        {
+            var request = WriteRequest.Rent();
+            request.Put([1], [2]);
+            return store.TryWrite(request)!.Value.AsTask();
+        }).ToList();
+        Drain(_writer);
+        return answers;
+    }
+
+    private static void Drain(params StepExecutor[] executors)
+    {
+        while (executors.Any(static executor => executor.RunOne()))
+        {
+        }
+    }
+}
