@@ -48,11 +48,11 @@ internal sealed class JournalCompletions
 
     private void Report()
     {
-        var couldAppend = _writes.CanAppend;
+        var mayWait = _writes.MayWait;
         _durable.Report(_events!);
         if (_journal.Failure is { } failure)
             _life.Fail(failure);
-        else if (!couldAppend)
+        else if (mayWait)
             _writes.TellWork();
         _memory.Observe();
         _checkpoints.StartIfDue();

@@ -75,6 +75,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         DigestPace = _digestPace,
         Memory = _memory,
         SharedDisk = _sharedDisk,
+        SharesJournalLanes = true,
         JournalPosts = InOrderOf(shard, _posts[shard.Value % Writers]),
         Prefetch = _prefetch,
         TailReads = _tails,

@@ -44,6 +44,12 @@ internal sealed record StoreContext(
     public Func<RecordRef, string?> Unreadable { get; init; } = static _ => null;
 
     /// <summary>
+    /// Whether many shards share the executors of the journal lanes. A leader then makes no second record while the first is neither durable nor committed,
+    /// unless the second would be written at once.
+    /// </summary>
+    public bool SharesJournalLanes { get; init; }
+
+    /// <summary>
     /// For each journal lane, what holds its executor's reports to the writer executor, for all shards of a node with these two executors; null: none is held.
     /// </summary>
     public IReadOnlyList<HeldPosts>? JournalPosts { get; init; }

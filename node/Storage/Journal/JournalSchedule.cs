@@ -50,6 +50,19 @@ internal sealed class JournalSchedule
     /// <inheritdoc cref="JournalWriter.BytesLeft"/>
     public long BytesLeft => Interlocked.Read(ref _bytesLeft);
 
+    /// <inheritdoc cref="JournalWriter.HasFreeWrite"/>
+    public bool HasFreeWrite
+    {
+        get
+        {
+            lock (_lock)
+            {
+                return Array.Exists(_lanes, static lane => !lane.IsBusy && lane.HasIdleExecutor)
+                    || Array.TrueForAll(_lanes, static lane => lane.IsBusy);
+            }
+        }
+    }
+
     /// <summary>Queues a job. Writer executor.</summary>
     public void Enqueue(JournalJob job)
     {

@@ -72,6 +72,12 @@ internal sealed class JournalWriter : IDisposable
     /// <inheritdoc cref="JournalSegments.IsSmall"/>
     public bool IsSmall => _segments.IsSmall;
 
+    /// <summary>
+    /// Whether a record would be written at once, or wait for this journal's own writes only. False: each lane that is free has an executor that is busy with
+    /// other shards. A hint, which other threads change.
+    /// </summary>
+    public bool HasFreeWrite => _schedule.HasFreeWrite;
+
     /// <summary>Queues a job. Writer executor.</summary>
     public void Enqueue(JournalJob job) => _schedule.Enqueue(job);
 
