@@ -40,7 +40,7 @@ internal sealed class ShardThreads : IAsyncDisposable
     {
         Options = options;
         _journals = Threads("journal", options.JournalWrites);
-        _posts = [.. _writers.Select(writer => (HeldPosts[])[.. _journals.Select(journal => new HeldPosts(journal, writer))])];
+        _posts = [.. _writers.Select(writer => (HeldPosts[])[.. _journals.Select(journal => new HeldPosts(journal, writer.Post))])];
         _memory = memory;
         _log = logs.CreateLogger<ReplicaStore>();
         _digestPace = new DigestPace(options.DigestBytesPerSecond);

@@ -1,6 +1,6 @@
 // What the replicas of one writer thread send. A small record and an acknowledgement cost little beside the message that carries them: with many busy shards
 // each of them was a message, with a wake-up of its sender here and of its receiver there. So those of one pass of the thread share a message for each node. A
-// pass is what was queued on the thread when the first of them was left, so nothing waits for time, and an idle thread ends its pass at once.
+// pass is what was queued on the thread when the first of them was left, so nothing waits for time, and nothing waits where nothing is queued.
 using KvCluster.Internal.V1;
 using KvCluster.Node.Shards.Context;
 using KvCluster.Storage.Threads;
@@ -23,7 +23,7 @@ internal sealed class PassTransport(IPeerTransport peers, ISerialExecutor writer
     /// <inheritdoc/>
     public void Send(NodeId node, Frame frame)
     {
-        if (!MayWait(frame))
+        if (!writer.HasWork || !MayWait(frame))
         {
             peers.Send(node, frame);
             return;

@@ -1,18 +1,18 @@
 namespace KvCluster.Storage.Threads;
 
 /// <summary>
-/// What the items of one executor have to post to another one, held until the end of a pass: until what was queued when the first was held has run. Many short
-/// items, such as the writes of many shards, then wake the other thread once, and it finds them all. Nobody must wait for a long item, so whoever runs one, or
-/// does several things in one item, calls <see cref="Give"/> at its end. Used on the first executor only.
+/// What the items of one executor have to post elsewhere, held until the end of a pass: until what was queued when the first was held has run. Many short
+/// items, such as the writes of many shards, then wake the other thread once, and it finds them all. Nothing is held while nothing is queued. Nobody must wait
+/// for a long item, so whoever runs one calls <see cref="Give"/> at its end. Used on the executor only.
 /// </summary>
-/// <param name="from">The executor whose items post.</param>
-/// <param name="to">The executor to which they post.</param>
-internal sealed class HeldPosts(ISerialExecutor from, ISerialExecutor to) : IWorkItem
+/// <param name="executor">The executor whose items post.</param>
+/// <param name="post">Posts to where they post.</param>
+internal sealed class HeldPosts(ISerialExecutor executor, Action<IWorkItem> post) : IWorkItem
 {
     /// <summary>An item that took less than this is short: the other thread takes as long to wake up.</summary>
     public static readonly TimeSpan ShortMax = TimeSpan.FromMicroseconds(50);
 
-    /// <summary>Posts after which the other executor gets them, so that the first of them does not wait for many short items.</summary>
+    /// <summary>Posts after which they are made, so that the first of them does not wait for many short items.</summary>
     internal const int CountMax = 16;
 
     private readonly List<Func<IWorkItem?>> _held = new(CountMax);
@@ -25,7 +25,7 @@ internal sealed class HeldPosts(ISerialExecutor from, ISerialExecutor to) : IWor
         if (_held.Contains(take))
             return;
         _held.Add(take);
-        if (_held.Count == CountMax)
+        if (_held.Count == CountMax || !executor.HasWork)
         {
             Give();
             return;
@@ -33,7 +33,7 @@ internal sealed class HeldPosts(ISerialExecutor from, ISerialExecutor to) : IWor
         if (_isPosted)
             return;
         _isPosted = true;
-        from.Post(this);
+        executor.Post(this);
     }
 
     /// <summary>The pass has ended.</summary>
@@ -56,7 +56,7 @@ internal sealed class HeldPosts(ISerialExecutor from, ISerialExecutor to) : IWor
         }
         _held.Clear();
         if (items.Count > 0)
-            to.Post(items.Count == 1 ? items[0] : new Together(items));
+            post(items.Count == 1 ? items[0] : new Together(items));
     }
 
     private sealed class Together(List<IWorkItem> items) : IWorkItem

@@ -9,6 +9,9 @@ internal interface ISerialExecutor
     /// <summary>Whether nothing seems to be queued or running. A hint for choosing between executors. Any thread.</summary>
     bool IsIdle { get; }
 
+    /// <summary>Whether items seem to be queued behind the one that runs. A hint for what may wait for them; by default it may. Any thread.</summary>
+    bool HasWork => true;
+
     /// <summary>Queues an item. Never blocks, and never runs it before returning. Any thread.</summary>
     void Post(IWorkItem item);
 }

@@ -62,7 +62,7 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     /// <summary>The name of the thread.</summary>
     public string Name => _thread.Name!;
 
-    /// <summary>Whether items are queued. Any thread.</summary>
+    /// <inheritdoc/>
     public bool HasWork => !_items.IsEmpty;
 
     /// <summary>

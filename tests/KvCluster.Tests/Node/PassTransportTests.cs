@@ -49,6 +49,15 @@ public sealed class PassTransportTests
         Assert.Equal(Enumerable.Repeat("send", frames.Length), _peers.Told);
     }
 
+    /// <summary>An idle thread has no pass that others could share.</summary>
+    [Fact]
+    public void Send_WhileNothingIsQueued_DoesNotWait()
+    {
+        var pass = new PassTransport(_peers, new Idle());
+        pass.Send(new(2), Acknowledgement(1));
+        Assert.Equal(["send"], _peers.Told);
+    }
+
     private static Frame Acknowledgement(uint shard) => new() { Shard = shard, Ack = new Ack() };
 
     private static Frame Record(uint shard, int bodyBytes) => new() { Shard = shard, Append = new Append { Bodies = { Body(bodyBytes) } } };
@@ -66,6 +75,15 @@ public sealed class PassTransportTests
         while (_writer.RunOne())
         {
         }
+    }
+
+    private sealed class Idle : ISerialExecutor
+    {
+        public bool IsIdle => true;
+
+        public bool HasWork => false;
+
+        public void Post(IWorkItem item) => Assert.Fail("Nothing was to be posted.");
     }
 
     private sealed class CountingPeers : IPeerTransport

@@ -21,7 +21,7 @@ public sealed class HeldPostsTests : IDisposable
     private readonly HeldPosts _posts;
     private readonly List<StandaloneStore> _stores = [];
 
-    public HeldPostsTests() => _posts = new HeldPosts(_journal, _writer);
+    public HeldPostsTests() => _posts = new HeldPosts(_journal, _writer.Post);
 
     public void Dispose()
     {
