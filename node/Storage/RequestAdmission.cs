@@ -30,7 +30,7 @@ internal sealed class RequestAdmission
     {
         (_context, _life, _log, _space, Prefetch) = (context, life, log, space, prefetch);
         _tellWork = () => _events!.WorkQueued();
-        Answers = new AnswerChain(context.Completions);
+        Answers = new AnswerChain(context.Completions, context.AnswerPosts);
         Queue = new RequestQueue(
             context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Memory, context.Writer, new WorkAction(OnQueueNotice), prefetch);
     }

@@ -27,6 +27,9 @@ internal sealed class ShardThreads : IAsyncDisposable
 
     /// <summary>For each writer, and for each journal thread, what the latter reports to the former.</summary>
     private readonly HeldPosts[][] _posts;
+
+    /// <summary>For each writer, what it passes to the thread pool.</summary>
+    private readonly HeldPosts[] _answers;
     private readonly WorkThread[] _checkpoints = Threads("checkpoint", Writers, WorkThread.BackgroundNice);
     private readonly WorkThread _prefetch = new("kv-prefetch", BootClock.Instance);
     private readonly WorkThread _tails = new("kv-tail", BootClock.Instance, WorkThread.BackgroundNice);
@@ -41,6 +44,8 @@ internal sealed class ShardThreads : IAsyncDisposable
         Options = options;
         _journals = Threads("journal", options.JournalWrites);
         _posts = [.. _writers.Select(writer => (HeldPosts[])[.. _journals.Select(journal => new HeldPosts(journal, writer.Post))])];
+        _answers = [.. _writers.Select(static writer => new HeldPosts(
+            writer, static answers => ThreadPool.UnsafeQueueUserWorkItem(static item => item.Execute(), answers, preferLocal: false)))];
         _memory = memory;
         _log = logs.CreateLogger<ReplicaStore>();
         _digestPace = new DigestPace(options.DigestBytesPerSecond);
@@ -77,6 +82,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         SharedDisk = _sharedDisk,
         SharesJournalLanes = true,
         JournalPosts = InOrderOf(shard, _posts[shard.Value % Writers]),
+        AnswerPosts = _answers[shard.Value % Writers],
         Prefetch = _prefetch,
         TailReads = _tails,
         Observer = observer,

@@ -54,6 +54,12 @@ internal sealed record StoreContext(
     /// </summary>
     public IReadOnlyList<HeldPosts>? JournalPosts { get; init; }
 
+    /// <summary>
+    /// Holds what the writer executor posts to the thread pool when a record has few callers, for all shards of a node with this executor; null: it is posted
+    /// at once.
+    /// </summary>
+    public HeldPosts? AnswerPosts { get; init; }
+
     /// <summary>Reads pages for the writer that are not in memory. One for all shards of a node; null: the writer reads them all itself.</summary>
     public ISerialExecutor? Prefetch { get; init; }
 
