@@ -30,6 +30,9 @@ internal sealed class ShardThreads : IAsyncDisposable
 
     /// <summary>For each writer, what it passes to the thread pool.</summary>
     private readonly HeldPosts[] _answers;
+
+    /// <summary>For each writer, what its stores look at once a pass.</summary>
+    private readonly HeldPosts[] _looks;
     private readonly WorkThread[] _checkpoints = Threads("checkpoint", Writers, WorkThread.BackgroundNice);
     private readonly WorkThread _prefetch = new("kv-prefetch", BootClock.Instance);
     private readonly WorkThread _tails = new("kv-tail", BootClock.Instance, WorkThread.BackgroundNice);
@@ -46,6 +49,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         _posts = [.. _writers.Select(writer => (HeldPosts[])[.. _journals.Select(journal => new HeldPosts(journal, writer.Post))])];
         _answers = [.. _writers.Select(static writer => new HeldPosts(
             writer, static answers => ThreadPool.UnsafeQueueUserWorkItem(static item => item.Execute(), answers, preferLocal: false)))];
+        _looks = [.. _writers.Select(static writer => new HeldPosts(writer, static look => look.Execute()))];
         _memory = memory;
         _log = logs.CreateLogger<ReplicaStore>();
         _digestPace = new DigestPace(options.DigestBytesPerSecond);
@@ -83,6 +87,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         SharesJournalLanes = true,
         JournalPosts = InOrderOf(shard, _posts[shard.Value % Writers]),
         AnswerPosts = _answers[shard.Value % Writers],
+        PassLooks = _looks[shard.Value % Writers],
         Prefetch = _prefetch,
         TailReads = _tails,
         Observer = observer,

@@ -60,6 +60,12 @@ internal sealed record StoreContext(
     /// </summary>
     public HeldPosts? AnswerPosts { get; init; }
 
+    /// <summary>
+    /// Holds what a store looks at when the journal has written something (memory, triggers of checkpoints, space), and runs it on the writer executor, for all
+    /// shards of a node with this executor; null: it is looked at each time.
+    /// </summary>
+    public HeldPosts? PassLooks { get; init; }
+
     /// <summary>Reads pages for the writer that are not in memory. One for all shards of a node; null: the writer reads them all itself.</summary>
     public ISerialExecutor? Prefetch { get; init; }
 

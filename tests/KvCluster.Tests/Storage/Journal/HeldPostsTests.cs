@@ -19,9 +19,20 @@ public sealed class HeldPostsTests : IDisposable
     private readonly ManualTime _time = new();
     private readonly SimulatedDisk _disk = new();
     private readonly HeldPosts _posts;
+    private readonly HeldPosts _looks;
     private readonly List<StandaloneStore> _stores = [];
 
-    public HeldPostsTests() => _posts = new HeldPosts(_journal, _writer.Post);
+    private int _passesLooked;
+
+    public HeldPostsTests()
+    {
+        _posts = new HeldPosts(_journal, _writer.Post);
+        _looks = new HeldPosts(_writer, look =>
+        {
+            _passesLooked++;
+            look.Execute();
+        });
+    }
 
     public void Dispose()
     {
@@ -36,8 +47,25 @@ public sealed class HeldPostsTests : IDisposable
         var answers = PutInEachShard();
         Drain(_journal);
         Assert.Equal(1, _writer.Count);
+        var passesLooked = _passesLooked;
         Drain(_writer, _journal, _rest);
+        Assert.Equal(passesLooked + 1, _passesLooked);
         Assert.All(answers, static answer => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome));
+    }
+
+    [Fact]
+    public void CheckpointRequest_OfARecordThatBecomesDurable_IsTakenUpAtTheEndOfThePass()
+    {
+        using var leader = new ReplicaBench(new(1));
+        leader.Lead(1);
+        leader.Append(static request => request.Put([1], [2]));
+        using var follower = new ReplicaBench(new(2), looksOnceAPass: true);
+        foreach (var body in leader.BodiesAfter(Etag.None))
+            Assert.True(follower.Store.TryAppend(body, out _));
+        follower.Commit(leader.Store.Log.Last.Etag);
+        var covered = follower.Store.Checkpoints.RequestAsync();
+        follower.Run();
+        Assert.Equal(leader.Store.Log.Last.Etag, StoreBench.Answer(covered).Etag);
     }
 
     [Fact]
@@ -83,6 +111,7 @@ public sealed class HeldPostsTests : IDisposable
             _disk, _writer, [_journal], _rest, _time, NullLogger.Instance, new StoreOptions { SegmentBytesMin = 256 << 10, ReserveBytes = 4096 }, _rest)
         {
             JournalPosts = [_posts],
+            PassLooks = _looks,
         };
         for (var shard = 0; shard < Shards; shard++)
             _stores.Add(StandaloneStore.Open(context, $"/shard-{shard}"));
