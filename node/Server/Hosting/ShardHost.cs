@@ -167,7 +167,10 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>The route of the shard that owns the keys just before this one.</summary>
     public ShardRoute? RouteBefore(ReadOnlySpan<byte> key) => _map.Snapshot.FindBefore(key);
 
-    /// <summary>Passes a frame to the replica that it is for, unless its sender is a replica of a different node. Any thread; never waits.</summary>
+    /// <summary>
+    /// Passes a frame to the replica that it is for, unless its sender is a replica of a different node. <see cref="Received"/> must follow. Any thread; never
+    /// waits.
+    /// </summary>
     /// <param name="node">The node whose stream it came by.</param>
     /// <param name="frame">The frame.</param>
     public void Receive(NodeId node, Frame frame)
@@ -175,6 +178,9 @@ internal sealed class ShardHost : IAsyncDisposable
         if (MaySpeak(node, frame))
             _hosted.Find(frame.ShardId)?.Replica?.Mailbox.Receive(frame);
     }
+
+    /// <summary>The frames that came together have been passed on, so the replicas' threads wake up. Any thread; never waits.</summary>
+    public void Received() => _threads.WakeWriters();
 
     /// <summary>Tells all replicas that a node is silent. Any thread; never waits.</summary>
     public void NodeSilent(NodeId node)

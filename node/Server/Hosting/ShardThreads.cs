@@ -93,6 +93,13 @@ internal sealed class ShardThreads : IAsyncDisposable
         Observer = observer,
     };
 
+    /// <summary>Has run what was posted to the writers quietly.</summary>
+    public void WakeWriters()
+    {
+        foreach (var writer in _writers)
+            writer.WakeUp();
+    }
+
     public async ValueTask DisposeAsync()
     {
         await Stalls.DisposeAsync().ConfigureAwait(false);

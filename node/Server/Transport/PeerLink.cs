@@ -20,6 +20,9 @@ internal sealed class PeerLink
     internal const int LeftFramesMax = 64;
     internal const long LeftBytesMax = 32 << 10;
 
+    /// <summary>Frames of a message that are passed on before the replicas begin with them.</summary>
+    private const int FramesTogether = 64;
+
     /// <summary>
     /// How long answers to regular heartbeats wait for this side's own heartbeats. Longer than the default heartbeat interval, and short compared to a
     /// lease.
@@ -126,8 +129,14 @@ internal sealed class PeerLink
     }
 
     /// <summary>Sends and receives until either fails or the token fires. An existing session is ended, because its stream is older.</summary>
+    /// <param name="incoming">Messages from the other node.</param>
+    /// <param name="outgoing">Messages to the other node.</param>
+    /// <param name="receive">Called with each frame.</param>
+    /// <param name="received">Called after the frames of a message, and after some of those of a long one.</param>
+    /// <param name="cancellationToken">Ends the session.</param>
     public async Task RunSessionAsync(
-        IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, Action<Frame> receive, CancellationToken cancellationToken)
+        IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, Action<Frame> receive, Action received,
+        CancellationToken cancellationToken)
     {
         using var session = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
         lock (_gate)
@@ -146,8 +155,7 @@ internal sealed class PeerLink
             while (await incoming.MoveNext(session.Token).ConfigureAwait(false))
             {
                 Heard();
-                foreach (var frame in incoming.Current.Frames)
-                    receive(frame);
+                PassOn(incoming.Current.Frames, receive, received);
             }
         }
         catch (OperationCanceledException) when (!cancellationToken.IsCancellationRequested)
@@ -181,6 +189,24 @@ internal sealed class PeerLink
             var isNew = _reason != reason;
             _reason = reason;
             return isNew;
+        }
+    }
+
+    // Also after a failure, those who have frames begin.
+    private static void PassOn(IList<Frame> frames, Action<Frame> receive, Action received)
+    {
+        try
+        {
+            for (var index = 0; index < frames.Count; index++)
+            {
+                receive(frames[index]);
+                if (index % FramesTogether == FramesTogether - 1)
+                    received();
+            }
+        }
+        finally
+        {
+            received();
         }
     }
 

@@ -1,3 +1,5 @@
+using KvCluster.Storage.Threads;
+
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
@@ -12,6 +14,9 @@ internal sealed class HeldNotices
 
     private readonly List<RequestQueue> _queues = [];
 
+    // Filled and emptied within one call.
+    private readonly List<ISerialExecutor> _writers = [];
+
     /// <summary>A request was added to a queue, whose writer does not know of it.</summary>
     public void Add(RequestQueue queue)
     {
@@ -25,9 +30,12 @@ internal sealed class HeldNotices
     {
         foreach (var queue in _queues)
         {
-            if (!queue.IsEmpty)
-                queue.Notify();
+            if (!queue.IsEmpty && queue.NotifyQuietly() is { } writer && !_writers.Contains(writer))
+                _writers.Add(writer);
         }
         _queues.Clear();
+        foreach (var writer in _writers)
+            writer.WakeUp();
+        _writers.Clear();
     }
 }

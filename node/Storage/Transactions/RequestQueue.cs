@@ -126,6 +126,15 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
             writer.Post(notice);
     }
 
+    /// <summary>Posts the notice quietly, and returns the executor that is to be woken; null: the notice is already posted.</summary>
+    public ISerialExecutor? NotifyQuietly()
+    {
+        if (Interlocked.Exchange(ref _noticed, 1) != 0)
+            return null;
+        writer.PostQuietly(notice);
+        return writer;
+    }
+
     /// <summary>Call when the notice runs, before looking at the queue.</summary>
     public void AcknowledgeNotice() => Interlocked.Exchange(ref _noticed, 0);
 

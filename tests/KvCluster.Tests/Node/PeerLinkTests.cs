@@ -31,7 +31,7 @@ public sealed class PeerLinkTests
     [Fact]
     public async Task Session_SenderFailsUnexpectedly_EndsWithThatFailure()
     {
-        var session = _link.RunSessionAsync(new FakeStream(), new FailingStream(), static _ => { }, CancellationToken.None);
+        var session = _link.RunSessionAsync(new FakeStream(), new FailingStream(), static _ => { }, static () => { }, CancellationToken.None);
         _link.Send(new Frame { Epoch = 1 });
         var failure = await Assert.ThrowsAsync<InvalidCastException>(() => session.WaitAsync(Eventually.Limit));
         Assert.Equal("a bug", failure.Message);
@@ -189,7 +189,7 @@ public sealed class PeerLinkTests
     {
         var pipe = new FakeStream();
         using var received = new SemaphoreSlim(0);
-        var session = _link.RunSessionAsync(pipe, pipe, _ => received.Release(), CancellationToken.None);
+        var session = _link.RunSessionAsync(pipe, pipe, _ => received.Release(), static () => { }, CancellationToken.None);
         for (var round = 0; round < 2; round++)
         {
             for (var said = 1; said < PeerLink.UnheardMax; said++)
@@ -266,7 +266,7 @@ public sealed class PeerLinkTests
     {
         var pipe = new FakeStream();
         var received = new List<ulong>();
-        var session = _link.RunSessionAsync(pipe, pipe, frame => received.Add(frame.Epoch), CancellationToken.None);
+        var session = _link.RunSessionAsync(pipe, pipe, frame => received.Add(frame.Epoch), static () => { }, CancellationToken.None);
         pipe.Arrive(new PeerMessage { Frames = { new Frame { Epoch = 1 }, new Frame { Epoch = 2 } } });
         pipe.Arrive(new PeerMessage { Frames = { new Frame { Epoch = 3 } } });
         pipe.End();
@@ -274,7 +274,21 @@ public sealed class PeerLinkTests
         Assert.Equal([1ul, 2ul, 3ul], received);
     }
 
-    private Task RunAsync(FakeStream pipe) => _link.RunSessionAsync(pipe, pipe, _ => { }, CancellationToken.None);
+    /// <summary>Each frame woke its replica's thread, which began with the first one alone.</summary>
+    [Fact]
+    public async Task RunSession_TellsOnceOfTheFramesOfAMessage()
+    {
+        var pipe = new FakeStream();
+        var (frames, told) = (0, new List<int>());
+        var session = _link.RunSessionAsync(pipe, pipe, _ => frames++, () => told.Add(frames), CancellationToken.None);
+        pipe.Arrive(new PeerMessage { Frames = { Enumerable.Range(0, 10).Select(static shard => new Frame { Shard = (uint)shard }) } });
+        pipe.Arrive(new PeerMessage { Frames = { Enumerable.Range(0, 100).Select(static shard => new Frame { Shard = (uint)shard }) } });
+        pipe.End();
+        await session;
+        Assert.Equal([10, 74, 110], told);
+    }
+
+    private Task RunAsync(FakeStream pipe) => _link.RunSessionAsync(pipe, pipe, _ => { }, static () => { }, CancellationToken.None);
 
     private sealed class FakeStream : IAsyncStreamReader<PeerMessage>, IAsyncStreamWriter<PeerMessage>
     {
