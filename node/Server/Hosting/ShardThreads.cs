@@ -46,7 +46,8 @@ internal sealed class ShardThreads : IAsyncDisposable
     {
         Options = options;
         _journals = Threads("journal", options.JournalWrites);
-        _posts = [.. _writers.Select(writer => (HeldPosts[])[.. _journals.Select(journal => new HeldPosts(journal, writer.Post))])];
+        List<HeldPosts>[] together = [.. _journals.Select(static _ => new List<HeldPosts>())];
+        _posts = [.. _writers.Select(writer => (HeldPosts[])[.. _journals.Select((journal, at) => new HeldPosts(journal, writer.Post, together[at]))])];
         _answers = [.. _writers.Select(static writer => new HeldPosts(
             writer, static answers => ThreadPool.UnsafeQueueUserWorkItem(static item => item.Execute(), answers, preferLocal: false)))];
         _looks = [.. _writers.Select(static writer => new HeldPosts(writer, static look => look.Execute()))];

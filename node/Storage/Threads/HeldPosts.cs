@@ -5,9 +5,7 @@ namespace KvCluster.Storage.Threads;
 /// items, such as the writes of many shards, then wake the other thread once, and it finds them all. Nothing is held while nothing is queued. Nobody must wait
 /// for a long item, so whoever runs one calls <see cref="Give"/> at its end. Used on the executor only.
 /// </summary>
-/// <param name="executor">The executor whose items post.</param>
-/// <param name="post">Posts to where they post.</param>
-internal sealed class HeldPosts(ISerialExecutor executor, Action<IWorkItem> post) : IWorkItem
+internal sealed class HeldPosts : IWorkItem
 {
     /// <summary>An item that took less than this is short: the other thread takes as long to wake up.</summary>
     public static readonly TimeSpan ShortMax = TimeSpan.FromMicroseconds(50);
@@ -16,7 +14,21 @@ internal sealed class HeldPosts(ISerialExecutor executor, Action<IWorkItem> post
     internal const int CountMax = 16;
 
     private readonly List<Func<IWorkItem?>> _held = new(CountMax);
+    private readonly ISerialExecutor _executor;
+    private readonly Action<IWorkItem> _post;
+    private readonly List<HeldPosts> _all;
     private bool _isPosted;
+
+    /// <summary>Holds nothing yet.</summary>
+    /// <param name="executor">The executor whose items post.</param>
+    /// <param name="post">Posts to where they post.</param>
+    /// <param name="all">Those of the executor that are given together, because none may wait for a long item. This one joins them. Null: there are no
+    /// others.</param>
+    public HeldPosts(ISerialExecutor executor, Action<IWorkItem> post, List<HeldPosts>? all = null)
+    {
+        (_executor, _post, _all) = (executor, post, all ?? []);
+        _all.Add(this);
+    }
 
     /// <summary>Holds a post, unless it is held already.</summary>
     /// <param name="take">Returns what is to be posted then; null if it was posted meanwhile. The same delegate each time.</param>
@@ -25,7 +37,7 @@ internal sealed class HeldPosts(ISerialExecutor executor, Action<IWorkItem> post
         if (_held.Contains(take))
             return;
         _held.Add(take);
-        if (_held.Count == CountMax || !executor.HasWork)
+        if (_held.Count == CountMax || !_executor.HasWork)
         {
             Give();
             return;
@@ -33,7 +45,7 @@ internal sealed class HeldPosts(ISerialExecutor executor, Action<IWorkItem> post
         if (_isPosted)
             return;
         _isPosted = true;
-        executor.Post(this);
+        _executor.Post(this);
     }
 
     /// <summary>The pass has ended.</summary>
@@ -43,8 +55,14 @@ internal sealed class HeldPosts(ISerialExecutor executor, Action<IWorkItem> post
         Give();
     }
 
-    /// <summary>Posts what is held.</summary>
+    /// <summary>Posts what is held, also by the others of the executor.</summary>
     public void Give()
+    {
+        foreach (var posts in _all)
+            posts.GiveOwn();
+    }
+
+    private void GiveOwn()
     {
         if (_held.Count == 0)
             return;
@@ -56,7 +74,7 @@ internal sealed class HeldPosts(ISerialExecutor executor, Action<IWorkItem> post
         }
         _held.Clear();
         if (items.Count > 0)
-            post(items.Count == 1 ? items[0] : new Together(items));
+            _post(items.Count == 1 ? items[0] : new Together(items));
     }
 
     private sealed class Together(List<IWorkItem> items) : IWorkItem

@@ -97,6 +97,20 @@ public sealed class HeldPostsTests : IDisposable
         Assert.Equal(1, _writer.Count);
     }
 
+    /// <summary>A writer thread's report would wait for all long writes of the other's shards that are queued.</summary>
+    [Fact]
+    public void Give_AfterALongItem_PostsForTheOtherWriterToo()
+    {
+        var other = new StepExecutor();
+        List<HeldPosts> all = [];
+        var (own, others) = (new HeldPosts(_journal, _writer.Post, all), new HeldPosts(_journal, other.Post, all));
+        _journal.Post(new WorkAction(() => others.Hold(static () => new WorkAction(static () => { }))));
+        Assert.True(_journal.RunOne());
+        Assert.Equal(0, other.Count);
+        own.Give();
+        Assert.Equal(1, other.Count);
+    }
+
     [Fact]
     public void Hold_OfWhatWasPostedMeanwhile_PostsNothing()
     {
