@@ -31,8 +31,8 @@ internal sealed class ShardThreads : IAsyncDisposable
     /// <summary>For each writer, what it passes to the thread pool.</summary>
     private readonly HeldPosts[] _answers;
 
-    /// <summary>For each writer, what its stores look at once a pass.</summary>
-    private readonly HeldPosts[] _looks;
+    /// <summary>For each writer, what it does itself once a pass.</summary>
+    private readonly HeldPosts[] _passEnds;
     private readonly WorkThread[] _checkpoints = Threads("checkpoint", Writers, WorkThread.BackgroundNice);
     private readonly WorkThread _prefetch = new("kv-prefetch", BootClock.Instance);
     private readonly WorkThread _tails = new("kv-tail", BootClock.Instance, WorkThread.BackgroundNice);
@@ -50,7 +50,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         _posts = [.. _writers.Select(writer => (HeldPosts[])[.. _journals.Select((journal, at) => new HeldPosts(journal, writer.Post, together[at]))])];
         _answers = [.. _writers.Select(static writer => new HeldPosts(
             writer, static answers => ThreadPool.UnsafeQueueUserWorkItem(static item => item.Execute(), answers, preferLocal: false)))];
-        _looks = [.. _writers.Select(static writer => new HeldPosts(writer, static look => look.Execute()))];
+        _passEnds = [.. _writers.Select(static writer => new HeldPosts(writer, static done => done.Execute()))];
         _memory = memory;
         _log = logs.CreateLogger<ReplicaStore>();
         _digestPace = new DigestPace(options.DigestBytesPerSecond);
@@ -88,7 +88,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         SharesJournalLanes = true,
         JournalPosts = InOrderOf(shard, _posts[shard.Value % Writers]),
         AnswerPosts = _answers[shard.Value % Writers],
-        PassLooks = _looks[shard.Value % Writers],
+        PassEnd = _passEnds[shard.Value % Writers],
         Prefetch = _prefetch,
         TailReads = _tails,
         Observer = observer,

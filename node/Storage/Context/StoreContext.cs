@@ -61,10 +61,10 @@ internal sealed record StoreContext(
     public HeldPosts? AnswerPosts { get; init; }
 
     /// <summary>
-    /// Holds what a store looks at when the journal has written something (memory, triggers of checkpoints, space), and runs it on the writer executor, for all
-    /// shards of a node with this executor; null: it is looked at each time.
+    /// Runs on the writer executor what is done once a pass, for all shards of a node with this executor: looks at memory, triggers of checkpoints and space
+    /// after journal writes, and wake-ups of journal lanes whose writes are short. Null: it is done each time.
     /// </summary>
-    public HeldPosts? PassLooks { get; init; }
+    public HeldPosts? PassEnd { get; init; }
 
     /// <summary>Reads pages for the writer that are not in memory. One for all shards of a node; null: the writer reads them all itself.</summary>
     public ISerialExecutor? Prefetch { get; init; }

@@ -80,7 +80,7 @@ internal sealed class JournalSchedule
             _jobs.Enqueue(job);
             lane = FindLaneLocked();
         }
-        lane?.Post();
+        lane?.PostInPass();
     }
 
     /// <summary>Chooses the lane's next step; <see cref="LaneState.Idle"/> if there is none. Called by the lane's executor.</summary>

@@ -44,7 +44,7 @@ internal sealed class JournalWriter : IDisposable
         _truncated = new TruncatedRecords(context, directory, asideDirectory);
         Completed = new CompletedJobs(_segments, context.Writer, completions);
         _stalled = new StalledJobs(context, control, _end, _segments, _truncated, Completed);
-        var lanes = context.JournalLanes.Select((executor, index) => new JournalLane(executor, Run, context.JournalPosts?[index]));
+        var lanes = context.JournalLanes.Select((executor, index) => new JournalLane(executor, Run, context.JournalPosts?[index], context.PassEnd));
         _schedule = new JournalSchedule(_end, _segments, _stalled, Completed, lanes);
     }
 
@@ -132,7 +132,8 @@ internal sealed class JournalWriter : IDisposable
                 _schedule.End(lane, Execute(lane));
                 Report(lane.Posts);
                 // After a short step the other shards' steps are awaited, but no long one, and not the rest of a busy shard's.
-                if (step > 0 || _context.Time.GetElapsedTime(began) >= HeldPosts.ShortMax)
+                lane.IsShort = _context.Time.GetElapsedTime(began) < HeldPosts.ShortMax;
+                if (step > 0 || !lane.IsShort)
                     lane.Posts?.Give();
             }
         }

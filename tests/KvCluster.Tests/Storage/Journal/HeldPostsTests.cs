@@ -1,6 +1,7 @@
 using KvCluster.Disk;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
+using KvCluster.Storage.Journal;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Threads;
 using KvCluster.Storage.Transactions;
@@ -82,6 +83,22 @@ public sealed class HeldPostsTests : IDisposable
         Assert.All(answers, static answer => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome));
     }
 
+    /// <summary>The journal thread was woken by the first record, wrote it and slept again before the next shard had its turn.</summary>
+    [Fact]
+    public void LanesOfManyShards_WhoseStepsAreShort_WakeTheirThreadAtTheEndOfThePass()
+    {
+        var journal = new CountingExecutor();
+        var lanes = Enumerable.Range(0, Shards).Select(_ => new JournalLane(journal, static _ => { }, passEnd: _looks) { IsShort = true }).ToList();
+        _writer.Post(new WorkAction(() => lanes.ForEach(static lane => lane.PostInPass())));
+        Assert.True(_writer.RunOne());
+        Assert.Equal((0, Shards, 0), (journal.Posted, journal.PostedQuietly, journal.Woken));
+        Drain(_writer);
+        Assert.NotEqual(0, journal.Woken);
+        lanes[0].IsShort = false;
+        lanes[0].PostInPass();
+        Assert.Equal((1, Shards), (journal.Posted, journal.PostedQuietly));
+    }
+
     [Fact]
     public void Hold_OfManyPosts_GivesThemBeforeTheEndOfThePass()
     {
@@ -125,7 +142,7 @@ public sealed class HeldPostsTests : IDisposable
             _disk, _writer, [_journal], _rest, _time, NullLogger.Instance, new StoreOptions { SegmentBytesMin = 256 << 10, ReserveBytes = 4096 }, _rest)
         {
             JournalPosts = [_posts],
-            PassLooks = _looks,
+            PassEnd = _looks,
         };
         for (var shard = 0; shard < Shards; shard++)
             _stores.Add(StandaloneStore.Open(context, $"/shard-{shard}"));
@@ -138,6 +155,23 @@ public sealed class HeldPostsTests : IDisposable
         }).ToList();
         Drain(_writer);
         return answers;
+    }
+
+    private sealed class CountingExecutor : ISerialExecutor
+    {
+        public int Posted { get; private set; }
+
+        public int PostedQuietly { get; private set; }
+
+        public int Woken { get; private set; }
+
+        public bool IsIdle => true;
+
+        public void Post(IWorkItem item) => Posted++;
+
+        public void PostQuietly(IWorkItem item) => PostedQuietly++;
+
+        public void WakeUp() => Woken++;
     }
 
     private static void Drain(params StepExecutor[] executors)

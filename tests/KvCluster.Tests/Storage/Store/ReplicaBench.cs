@@ -39,7 +39,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
             Memory = memory ?? new MemoryAccount(long.MaxValue, Time),
             Prefetch = prefetch,
             SharedDisk = sharedDisk ?? new SharedDisk(Time),
-            PassLooks = looksOnceAPass ? new HeldPosts(_work, static look => look.Execute()) : null,
+            PassEnd = looksOnceAPass ? new HeldPosts(_work, static look => look.Execute()) : null,
         };
         Store = Disk.DirectoryExists(directory)
             ? ReplicaStore.Open(Context, directory)
