@@ -14,6 +14,7 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
 {
     private Func<IWorkItem?>? _takeWake;
     private volatile bool _isShort;
+    private volatile bool _isRunning;
 
     /// <summary>What the lane does.</summary>
     public LaneState State { get; private set; }
@@ -35,6 +36,11 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
 
     /// <inheritdoc cref="ISerialExecutor.IsIdle"/>
     public bool HasIdleExecutor => executor.IsIdle;
+
+    /// <summary>
+    /// Whether its executor is, or will be at once, free for another step of it: idle, or at the end of this lane's own last step, which it has reported before.
+    /// </summary>
+    public bool HasFreeExecutor => executor.IsIdle || (_isRunning && !executor.HasWork);
 
     /// <summary>Moves to a state that needs neither a write nor a job.</summary>
     public void MoveTo(LaneState next) => MoveTo(next, null, null);
@@ -76,7 +82,12 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     }
 
     /// <inheritdoc/>
-    public void Execute() => run(this);
+    public void Execute()
+    {
+        _isRunning = true;
+        run(this);
+        _isRunning = false;
+    }
 
     private static Func<IWorkItem?> WakeUpOf(ISerialExecutor executor)
     {

@@ -57,7 +57,7 @@ internal sealed class JournalSchedule
         {
             lock (_lock)
             {
-                return Array.Exists(_lanes, static lane => !lane.IsBusy && lane.HasIdleExecutor)
+                return Array.Exists(_lanes, static lane => !lane.IsBusy && lane.HasFreeExecutor)
                     || Array.TrueForAll(_lanes, static lane => lane.IsBusy);
             }
         }
