@@ -38,7 +38,7 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     public bool HasIdleExecutor => executor.IsIdle;
 
     /// <summary>
-    /// Whether its executor is, or will be at once, free for another step of it: idle, or at the end of this lane's own last step, which it has reported before.
+    /// Whether its executor is, or will be at once, free for another step of it: idle, or at the end of this lane's own last step, which was reported before.
     /// </summary>
     public bool HasFreeExecutor => executor.IsIdle || (_isRunning && !executor.HasWork);
 

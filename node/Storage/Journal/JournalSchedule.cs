@@ -80,7 +80,10 @@ internal sealed class JournalSchedule
             _jobs.Enqueue(job);
             lane = FindLaneLocked();
         }
-        lane?.PostInPass();
+        if (job.IsSmallRecord)
+            lane?.PostInPass();
+        else
+            lane?.Post();
     }
 
     /// <summary>Chooses the lane's next step; <see cref="LaneState.Idle"/> if there is none. Called by the lane's executor.</summary>
