@@ -128,13 +128,15 @@ internal sealed class JournalWriter : IDisposable
         {
             for (var step = 0; _schedule.Begin(lane) != LaneState.Idle; step++)
             {
-                var began = _context.Time.GetTimestamp();
+                var began = lane.Posts is null ? 0 : _context.Time.GetTimestamp();
                 _schedule.End(lane, Execute(lane));
                 Report(lane.Posts);
+                if (lane.Posts is not { } posts)
+                    continue;
                 // After a short step the other shards' steps are awaited, but no long one, and not the rest of a busy shard's.
                 lane.IsShort = _context.Time.GetElapsedTime(began) < HeldPosts.ShortMax;
                 if (step > 0 || !lane.IsShort)
-                    lane.Posts?.Give();
+                    posts.Give();
             }
         }
         catch (Exception exception)

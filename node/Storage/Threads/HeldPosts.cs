@@ -66,6 +66,13 @@ internal sealed class HeldPosts : IWorkItem
     {
         if (_held.Count == 0)
             return;
+        if (_held is [var single])
+        {
+            _held.Clear();
+            if (single() is { } alone)
+                _post(alone);
+            return;
+        }
         List<IWorkItem> items = new(_held.Count);
         foreach (var take in _held)
         {
