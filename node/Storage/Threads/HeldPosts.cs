@@ -8,7 +8,7 @@ namespace KvCluster.Storage.Threads;
 internal sealed class HeldPosts : IWorkItem
 {
     /// <summary>An item that took less than this is short: the other thread takes as long to wake up.</summary>
-    public static readonly TimeSpan ShortMax = TimeSpan.FromMicroseconds(50);
+    public static readonly TimeSpan ShortMax = TimeSpan.FromMicroseconds(25);
 
     /// <summary>Posts after which they are made, so that the first of them does not wait for many short items.</summary>
     internal const int CountMax = 16;
