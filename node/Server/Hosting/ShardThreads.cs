@@ -1,6 +1,7 @@
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards.Disk;
 using KvCluster.Node.Telemetry;
+using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
@@ -48,8 +49,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         _journals = Threads("journal", options.JournalWrites);
         List<HeldPosts>[] together = [.. _journals.Select(static _ => new List<HeldPosts>())];
         _posts = [.. _writers.Select(writer => (HeldPosts[])[.. _journals.Select((journal, at) => new HeldPosts(journal, writer.Post, together[at]))])];
-        _answers = [.. _writers.Select(static writer => new HeldPosts(
-            writer, static answers => ThreadPool.UnsafeQueueUserWorkItem(static item => item.Execute(), answers, preferLocal: false)))];
+        _answers = [.. _writers.Select(static writer => new HeldPosts(writer, PassToPool))];
         _passEnds = [.. _writers.Select(static writer => new HeldPosts(writer, static done => done.Execute()))];
         _memory = memory;
         _log = logs.CreateLogger<ReplicaStore>();
@@ -112,6 +112,10 @@ internal sealed class ShardThreads : IAsyncDisposable
     /// <summary>Something for each journal thread, in the order of the shard's lanes.</summary>
     private static T[] InOrderOf<T>(ShardId shard, T[] journals) =>
         [.. Enumerable.Range(0, journals.Length).Select(lane => journals[(shard.Value + lane) % journals.Length])];
+
+    // The callers' replies are sent when all of them are made.
+    private static void PassToPool(IWorkItem answers) =>
+        ThreadPool.UnsafeQueueUserWorkItem(static held => HeldSending.While(static all => all.Execute(), held), answers, preferLocal: false);
 
     private static WorkThread[] Threads(string kind, int count, int nice = 0) =>
         [.. Enumerable.Range(0, count).Select(index => new WorkThread($"kv-{kind}-{index}", BootClock.Instance, nice))];
