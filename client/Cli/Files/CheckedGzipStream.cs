@@ -1,4 +1,5 @@
 using System.IO.Compression;
+using KvCluster.Wire;
 
 namespace KvCluster.Cli.Files;
 

@@ -1,3 +1,5 @@
+using KvCluster.Wire;
+
 namespace KvCluster.Cli.Files;
 
 /// <summary>A file of which the beginning has been read, and something after its end, as one stream. One thread at a time.</summary>

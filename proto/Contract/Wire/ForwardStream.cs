@@ -1,4 +1,4 @@
-namespace KvCluster.Cli.Files;
+namespace KvCluster.Wire;
 
 /// <summary>A stream that can only be read, and only forward.</summary>
 internal abstract class ForwardStream : Stream
