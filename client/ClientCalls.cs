@@ -33,28 +33,31 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
         return Seen.ToOptions(mode, mode == KvReadMode.Session ? router.Table.Find(key)?.ShardId : null);
     }
 
+    /// <summary>What a call that begins now is given: its time, and whether it is repeated.</summary>
+    public CallTerms TermsOf(KvCallOptions? call) => new(router.DeadlineFromNow(call?.Timeout), call is { NoRetry: true });
+
     /// <summary>Sends a read and returns the encoded response.</summary>
     /// <exception cref="KvException">The call failed.</exception>
     public async ValueTask<ByteString> ReadAsync(
-        Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, CancellationToken cancellationToken) =>
+        Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, CallTerms terms, CancellationToken cancellationToken) =>
             ResponseOf(await router.CallAsync(
-                method, key, request.ToByteString(), router.DeadlineFromNow(), cancellationToken,
-                atAnyReplica: read?.Mode.IsForLeader() == false).ConfigureAwait(false));
+                method, key, request.ToByteString(), terms.DeadlineMs, cancellationToken,
+                atAnyReplica: read?.Mode.IsForLeader() == false, noRetry: terms.NoRetry).ConfigureAwait(false));
 
     /// <summary>
     /// Sends operations that only read by a method that could also change something. As a read they need no request id, with which the shard would keep their
     /// results, and which therefore bounds them to 256 KiB; and repeating them is harmless.
     /// </summary>
-    /// <exception cref="KvException">The call failed.</exception>
-    public async ValueTask<ByteString> ReadByAsync(Method method, IMessage request, CancellationToken cancellationToken)
+    /// <exception cref="KvUnavailableException">There was no answer in time.</exception>
+    public async ValueTask<RoutedReply> SendReadAsync(Method method, IMessage request, CallTerms terms, CancellationToken cancellationToken)
     {
         var call = new Change(method, request.ToByteString());
-        var reply = await router.CallAsync(method, call.Key, call.Encode(), router.DeadlineFromNow(), cancellationToken, isIdentified: true)
-            .ConfigureAwait(false);
+        var reply = await router.CallAsync(
+            method, call.Key, call.Encode(), terms.DeadlineMs, cancellationToken, isIdentified: true, noRetry: terms.NoRetry).ConfigureAwait(false);
         // A read has no unknown outcome. It was not answered in time.
         return reply.Error is { } error && CallStatus.IsUnknown(error) && !CallStatus.IsLineageChanged(error)
-            ? throw new KvUnavailableException("DEADLINE_PASSED", $"The read was not answered in time: {error.Message}")
-            : ResponseOf(reply);
+            ? throw new KvUnavailableException(KvReasons.DeadlinePassed, $"The read was not answered in time: {error.Message}")
+            : reply;
     }
 
     /// <summary>The position of an answer, which the client has seen from now on.</summary>
@@ -67,44 +70,39 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
 
     /// <summary>Makes a change of the shard of a key, and returns the encoded response.</summary>
     /// <exception cref="KvException">The call failed.</exception>
-    public ValueTask<ByteString> ChangeAsync(Method method, ReadOnlyMemory<byte> key, IMessage request, CancellationToken cancellationToken) =>
-        ChangeAsync(new Change(method, key, default, null, request), cancellationToken);
+    public async ValueTask<ByteString> ChangeAsync(
+        Method method, ReadOnlyMemory<byte> key, IMessage request, CallTerms terms, CancellationToken cancellationToken) =>
+            ResponseOf(await SendAsync(new Change(method, key, default, null, request), terms, cancellationToken).ConfigureAwait(false));
 
     /// <summary>The same without an identity: if its answer is lost, its outcome is unknown.</summary>
     /// <exception cref="KvException">The call failed.</exception>
     public async ValueTask<ByteString> ChangeUnidentifiedAsync(
-        Method method, ReadOnlyMemory<byte> key, IMessage request, CancellationToken cancellationToken) =>
-            ResponseOf(await Router.CallAsync(method, key, request.ToByteString(), Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false));
+        Method method, ReadOnlyMemory<byte> key, IMessage request, CallTerms terms, CancellationToken cancellationToken) =>
+            ResponseOf(await Router.CallAsync(
+                method, key, request.ToByteString(), terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry).ConfigureAwait(false));
 
-    /// <summary>The same for a Write or Transact, which is routed by a key within it.</summary>
-    /// <exception cref="KvException">The call failed.</exception>
-    public ValueTask<ByteString> ChangeAsync(Method method, IMessage request, CancellationToken cancellationToken)
-    {
-        var encoded = request.ToByteString();
-        return ChangeAsync(new Change(method, encoded), cancellationToken);
-    }
-
-    /// <summary>Makes a change and returns the encoded response. If the shard has ended the session meanwhile, another one is used.</summary>
+    /// <summary>Makes a change. If the shard has ended the session meanwhile, another one is used.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    public async ValueTask<ByteString> ChangeAsync(Change change, CancellationToken cancellationToken)
+    public async ValueTask<RoutedReply> SendAsync(Change change, CallTerms terms, CancellationToken cancellationToken)
     {
-        var deadlineMs = Router.DeadlineFromNow();
         if (!options.ExactlyOnce)
-            return ResponseOf(await Router.CallAsync(change.Method, change.Key, change.Encode(), deadlineMs, cancellationToken).ConfigureAwait(false));
+            return await Router.CallAsync(
+                change.Method, change.Key, change.Encode(), terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry).ConfigureAwait(false);
         while (true)
         {
             var place = Router.Table.PlaceOf(change.Key.Span);
             if (!_sessions.TryTake(place, out var ticket))
             {
-                (ticket, var error) = await _sessions.TakeAsync(change.Key, deadlineMs, cancellationToken).ConfigureAwait(false);
+                (ticket, var error) = await _sessions.TakeAsync(change.Key, terms.DeadlineMs, cancellationToken).ConfigureAwait(false);
                 if (error is not null)
-                    throw KvErrors.ToException(error);
+                    return new RoutedReply(ByteString.Empty, error);
             }
             RoutedReply reply;
             try
             {
                 reply = await Router.CallAsync(
-                    change.Method, change.Key, change.Encode(ticket), deadlineMs, cancellationToken, isIdentified: true, place: place).ConfigureAwait(false);
+                    change.Method, change.Key, change.Encode(ticket), terms.DeadlineMs, cancellationToken, isIdentified: true, place: place,
+                    noRetry: terms.NoRetry).ConfigureAwait(false);
             }
             finally
             {
@@ -113,7 +111,7 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
             if (reply.Error is not null && CallStatus.IsLineageChanged(reply.Error))
                 ticket.Sessions.Drop(ticket.Session);
             if (reply.Error is null || !CallStatus.IsSessionExpired(reply.Error))
-                return ResponseOf(reply);
+                return reply;
             // No attempt was executed, so the change can be made under a new identity.
             ticket.Sessions.Drop(ticket.Session);
         }
@@ -138,6 +136,11 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
             Seen.Forget();
         return failure;
     }
+
+    /// <summary>What a call is given.</summary>
+    /// <param name="DeadlineMs">When it gives up, by the clock of the router.</param>
+    /// <param name="NoRetry">No attempt is repeated, except at the node that a redirection names.</param>
+    internal readonly record struct CallTerms(long DeadlineMs, bool NoRetry);
 
     /// <summary>A change as its caller passed it: a put by its parts, which needs no message objects, one that is encoded, and others as the message.</summary>
     internal readonly record struct Change(Method Method, ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, KvCondition? Condition, IMessage? Message)

@@ -28,6 +28,7 @@ public sealed class KvAdmin
     /// <param name="digest">Also compute a digest of every replica, which reads its whole tree.</param>
     /// <param name="shard">Return only this shard's replicas, each with its detail; null returns all replicas without detail.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvException">The cluster cannot be asked. A node that does not answer is in the status.</exception>
     public async Task<ClusterStatus> GetStatusAsync(bool digest = false, uint? shard = null, CancellationToken cancellationToken = default)
     {
         var request = new GetStatusRequest { Digest = digest };
@@ -44,6 +45,7 @@ public sealed class KvAdmin
         CallAsync(_cluster.GetStatusAsync, request, timeout, cancellationToken);
 
     /// <summary>Makes every replica of every node write a checkpoint.</summary>
+    /// <exception cref="KvException">The cluster cannot be asked. A node that does not answer has its error in the list.</exception>
     public async Task<IReadOnlyList<ReplicaCheckpoint>> CheckpointAsync(CancellationToken cancellationToken = default)
     {
         var answer = await CallAsync(_calls.CheckpointAsync, new CheckpointRequest(), _timeout, cancellationToken).ConfigureAwait(false);
@@ -53,6 +55,7 @@ public sealed class KvAdmin
     /// <summary>Makes every node examine its machine, its disk and the coordinator. Each writes and syncs a small file a few times.</summary>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>By node id. A node that does not answer is listed with its error.</returns>
+    /// <exception cref="KvException">The cluster cannot be asked. A node that does not answer has its error in the list.</exception>
     public async Task<IReadOnlyList<NodeExamination>> ExamineAsync(CancellationToken cancellationToken = default)
     {
         var answer = await CallAsync(_calls.ExamineAsync, new ExamineRequest(), _timeout, cancellationToken).ConfigureAwait(false);
@@ -114,10 +117,10 @@ public sealed class KvAdmin
                     told(operation = state);
                 if (operation.State == KvOperationState.Done)
                     return operation;
-                throw new KvException("NOT_REPLACED", $"The replacement in shard {shard} was not completed: "
+                throw new KvException(KvReasons.NotReplaced, $"The replacement in shard {shard} was not completed: "
                     + $"{(operation.State == KvOperationState.Cancelled ? "an operator cancelled it" : operation.Reason)}.");
             }
-            catch (KvException failure) when (failure.Reason == "NO_OPERATION")
+            catch (KvException failure) when (failure.Reason == KvReasons.NoOperation)
             {
                 // The leader that executed the operation stopped before it had changed anything.
             }
@@ -161,6 +164,7 @@ public sealed class KvAdmin
     }
 
     /// <summary>Lists the operations that run, and those that ended some time ago.</summary>
+    /// <exception cref="KvException">The cluster cannot be asked. A node that does not answer is named in the answer.</exception>
     public async Task<KvAdminOperations> ListOperationsAsync(CancellationToken cancellationToken = default)
     {
         var answer = await CallAsync(_calls.ListOperationsAsync, new ListOperationsRequest(), _timeout, cancellationToken).ConfigureAwait(false);

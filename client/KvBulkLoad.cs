@@ -16,7 +16,7 @@ namespace KvCluster.Client;
 /// One thread adds; the properties may be read by any. The first failure that repeating does not help is thrown by the next call, a batch of unknown outcome as
 /// <see cref="KvOutcomeUnknownException"/>. However a load ends, <see cref="AcknowledgedThrough"/> says where it can be continued.
 /// </remarks>
-public sealed class KvBulkLoad : IAsyncDisposable
+public sealed class KvBulkLoad : IKvBulkLoad
 {
     // Enough to fill a journal record of the leader, and far below the limits of one write.
     private const int BatchEntriesMax = 1_000;
@@ -76,17 +76,18 @@ public sealed class KvBulkLoad : IAsyncDisposable
     /// <param name="cancellationToken">Stops waiting. The entry is then added or not.</param>
     /// <exception cref="KvInvalidRequestException">The key or the value is beyond its limits. The entry is not added, and the load can go on.</exception>
     /// <exception cref="KvException">The load has failed.</exception>
-    public ValueTask AddAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, CancellationToken cancellationToken = default)
+    public ValueTask AddAsync(KvKey key, KvValue value, CancellationToken cancellationToken = default)
     {
         ThrowIfEnded();
         ThrowIfFailed();
         _isCutShort = false;
         if (key.Length is 0 or > KvLimits.KeyBytesMax)
-            throw new KvInvalidRequestException(key.IsEmpty ? "KEY_EMPTY" : "KEY_TOO_LONG", $"A key has 1 to {KvLimits.KeyBytesMax:N0} bytes, and this one "
-                + $"{key.Length:N0}. The entry was not added.");
+            throw new KvInvalidRequestException(
+                key.IsEmpty ? KvReasons.KeyEmpty : KvReasons.KeyTooLong,
+                $"A key has 1 to {KvLimits.KeyBytesMax:N0} bytes, and this one {key.Length:N0}. The entry was not added.");
         if (value.Length > KvLimits.ValueBytesMax)
             throw new KvInvalidRequestException(
-                "VALUE_TOO_LARGE", $"A value has at most {KvLimits.ValueBytesMax:N0} bytes, and this one {value.Length:N0}. The entry was not added.");
+                KvReasons.ValueTooLarge, $"A value has at most {KvLimits.ValueBytesMax:N0} bytes, and this one {value.Length:N0}. The entry was not added.");
         return !_calls.Router.Table.IsKnown || HasMapChanged || _underWay.MayHave(key.Span)
             ? AddLaterAsync(key, value, cancellationToken)
             : AddNowAsync(key, value, cancellationToken);
@@ -149,7 +150,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
     }
 
     // Without a map all keys are taken to be of one shard. The write then fails and says why.
-    private async ValueTask AddLaterAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, CancellationToken cancellationToken)
+    private async ValueTask AddLaterAsync(KvKey key, KvValue value, CancellationToken cancellationToken)
     {
         _isCutShort = true;
         await _calls.Router.WaitForMapAsync(_calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
@@ -159,7 +160,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
         await AddNowAsync(key, value, cancellationToken).ConfigureAwait(false);
     }
 
-    private ValueTask AddNowAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, CancellationToken cancellationToken)
+    private ValueTask AddNowAsync(KvKey key, KvValue value, CancellationToken cancellationToken)
     {
         var batch = Add(key.Span, value.Span);
         return IsFull(batch) || IsTimeToLook ? SendDueAsync(batch, cancellationToken) : default;

@@ -20,15 +20,22 @@ namespace KvCluster.Client;
 /// Errors are <see cref="KvException"/> and its subclasses. <see cref="OperationCanceledException"/> means that the caller stopped waiting; a change may
 /// still be applied.
 /// </remarks>
-public sealed class KvClient : IAsyncDisposable
+public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
 {
     private static readonly TimeSpan LoadGivesUpAfter = TimeSpan.FromSeconds(30);
+
+    /// <summary>A key of the shard with the first keys. It need not exist.</summary>
+    private static readonly ReadOnlyMemory<byte> PingKey = new byte[1];
 
     private readonly KvClientOptions _options;
     private readonly CallRouter _router;
     private readonly ClientCalls _calls;
+    private readonly FailedConditions _failedConditions;
     private readonly NodeChannels _channels;
     private readonly IWatchSource _watches;
+
+    // Begun once, by whoever disposes the client first.
+    private readonly Lazy<Task> _closed;
 
     /// <summary>Creates a client that learns the cluster from this address of a router or a node, "http://host:port".</summary>
     public KvClient(string endpoint)
@@ -36,20 +43,23 @@ public sealed class KvClient : IAsyncDisposable
     {
     }
 
-    /// <summary>Creates a client with these options. It connects with the first call.</summary>
+    /// <summary>Creates a client with these options, as they are now. It connects with the first call.</summary>
     /// <exception cref="ArgumentException">The options are invalid; the message lists every mistake.</exception>
     /// <exception cref="KvException">A file of <see cref="KvClientOptions.Tls"/> is not usable; the message names it and says why.</exception>
     public KvClient(KvClientOptions options)
     {
         ArgumentNullException.ThrowIfNull(options);
+        _options = options = options.Copy();
         options.Validate();
-        _options = options;
+        _closed = new Lazy<Task>(CloseAsync);
         var connector = ConnectorOf(options.Tls);
         var cluster = new ExpectedCluster();
-        _watches = _channels = new NodeChannels(connector, cluster);
-        _router = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log) { Cluster = cluster }, ClientRuntime.Machine);
+        _watches = _channels = new NodeChannels(connector, cluster) { Authorization = options.Authorization };
+        var calls = new GrpcConnector(connector, options.CallsInFlightMax, options.Log) { Cluster = cluster, Authorization = options.Authorization };
+        _router = new CallRouter(options, calls, ClientRuntime.Machine);
         cluster.ReadFrom(_router.Table);
         _calls = new ClientCalls(options, _router);
+        _failedConditions = new FailedConditions(_calls);
         (Sets, Sessions) = (new KvSets(_calls), new KvSessions(_calls));
         Admin = new KvAdmin(_router.Destinations.OperatorCalls(_router, _channels), options.Timeout);
     }
@@ -60,12 +70,14 @@ public sealed class KvClient : IAsyncDisposable
     internal KvClient(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
         _options = options;
+        _closed = new Lazy<Task>(CloseAsync);
         var cluster = new ExpectedCluster();
-        _channels = new NodeChannels(ConnectorOf(options.Tls), cluster);
+        _channels = new NodeChannels(ConnectorOf(options.Tls), cluster) { Authorization = options.Authorization };
         _watches = connector as IWatchSource ?? _channels;
         _router = new CallRouter(options, connector, runtime);
         cluster.ReadFrom(_router.Table);
         _calls = new ClientCalls(options, _router);
+        _failedConditions = new FailedConditions(_calls);
         (Sets, Sessions) = (new KvSets(_calls), new KvSessions(_calls));
         Admin = new KvAdmin(_router.Destinations.OperatorCalls(_router, _channels), options.Timeout);
     }
@@ -86,51 +98,54 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
+    /// <summary>Why a file of these options is not usable; null if all are.</summary>
+    internal static string? TlsFailure(KvTlsOptions? tls)
+    {
+        try
+        {
+            _ = ConnectorOf(tls);
+            return null;
+        }
+        catch (KvException failure)
+        {
+            return failure.Message;
+        }
+    }
+
     /// <summary>The calls for sets.</summary>
     public KvSets Sets { get; }
 
     /// <summary>The calls for sessions that own keys.</summary>
     public KvSessions Sessions { get; }
 
+    IKvSets IKvClient.Sets => Sets;
+
+    IKvSessions IKvClient.Sessions => Sessions;
+
     /// <summary>The calls for operators, over the connections of this client.</summary>
     public KvAdmin Admin { get; }
 
-    /// <summary>
-    /// Returns the value of a key in the mode <see cref="KvClientOptions.Read"/>. By default it reflects every change acknowledged before the call.
-    /// </summary>
-    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
-        GetAsync(key, _options.Read, cancellationToken);
-
-    /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
-    public ValueTask<GetResult> GetAsync(string key, CancellationToken cancellationToken = default) =>
-        GetAsync(Bytes.Utf8(key), _options.Read, cancellationToken);
-
-    /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, KvReadMode, CancellationToken)"/>
-    public ValueTask<GetResult> GetAsync(string key, KvReadMode read, CancellationToken cancellationToken = default) =>
-        GetAsync(Bytes.Utf8(key), read, cancellationToken);
-
-    /// <summary>Returns the value of a key.</summary>
+    /// <summary>Returns the value of a key. By default it reflects every change acknowledged before the call.</summary>
     /// <param name="key">1 to 2,048 bytes.</param>
-    /// <param name="read">How up to date it must be, and which replicas may serve it.</param>
+    /// <param name="options">
+    /// How up to date the value must be, and what else is special about the read; null means the mode <see cref="KvClientOptions.Read"/>. A
+    /// <see cref="KvReadMode"/> can be passed as it is.
+    /// </param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvUnavailableException">Reason REPLICA_BEHIND: no replica caught up in time with what this client has seen.</exception>
-    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, CancellationToken cancellationToken = default) =>
-        GetAsync(key, read, withLife: false, cancellationToken);
-
-    /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, KvReadMode, CancellationToken)"/>
-    /// <param name="key">1 to 2,048 bytes.</param>
-    /// <param name="options">What is special about the read.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
-    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvGetOptions options, CancellationToken cancellationToken = default)
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
+    public async ValueTask<GetResult> GetAsync(KvKey key, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
-        ArgumentNullException.ThrowIfNull(options);
-        return GetAsync(key, options.Read ?? _options.Read, options.WithLife, cancellationToken);
-    }
-
-    private async ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, bool withLife, CancellationToken cancellationToken)
-    {
-        var request = new GetRequest { Key = key.ToByteString(), Read = _calls.ReadOptionsOf(read, key.Span), WithLife = withLife };
-        return ToResult(GetResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.Get, key, request, request.Read, cancellationToken).ConfigureAwait(false)));
+        var request = new GetRequest
+        {
+            Key = key.ToByteString(),
+            Read = _calls.ReadOptionsOf(options?.Read, key.Span),
+            WithLife = options is { WithLife: true },
+        };
+        return ToResult(GetResponse.Parser.ParseFrom(
+            await _calls.ReadAsync(Method.Get, key, request, request.Read, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false)));
     }
 
     /// <summary>
@@ -140,66 +155,51 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="key">1 to 2,048 bytes. It need not exist.</param>
     /// <param name="nearest">Which key is meant.</param>
     /// <param name="within">Only a key with this prefix is found; empty means any.</param>
-    /// <param name="read">How up to date the answer must be; null means <see cref="KvClientOptions.Read"/>.</param>
+    /// <param name="options">What is special about the read; null means the mode <see cref="KvClientOptions.Read"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public ValueTask<GetResult> GetNearestAsync(
-        ReadOnlyMemory<byte> key, KvNearest nearest, ReadOnlyMemory<byte> within = default, KvReadMode? read = null,
-        CancellationToken cancellationToken = default) =>
-        GetNearestAsync(key, nearest, within, new KvGetOptions { Read = read }, cancellationToken);
-
-    /// <inheritdoc cref="GetNearestAsync(ReadOnlyMemory{byte}, KvNearest, ReadOnlyMemory{byte}, KvReadMode?, CancellationToken)"/>
-    /// <param name="key">1 to 2,048 bytes. It need not exist.</param>
-    /// <param name="nearest">Which key is meant.</param>
-    /// <param name="within">Only a key with this prefix is found; empty means any.</param>
-    /// <param name="options">What is special about the read.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async ValueTask<GetResult> GetNearestAsync(
-        ReadOnlyMemory<byte> key, KvNearest nearest, ReadOnlyMemory<byte> within, KvGetOptions options, CancellationToken cancellationToken = default)
+        KvKey key, KvNearest nearest, KvKey within = default, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
-        ArgumentNullException.ThrowIfNull(options);
         var request = new GetRequest
         {
             Key = key.ToByteString(),
             Nearest = (Nearest)nearest,
             Within = within.ToByteString(),
-            Read = _calls.Seen.ToOptions(options.Read ?? _options.Read, shard: null),
-            WithLife = options.WithLife,
+            Read = _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null),
+            WithLife = options is { WithLife: true },
         };
-        var (response, error) = await RangeCalls.GetNearestAsync(_router, request, _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        var terms = _calls.TermsOf(options);
+        var (response, error) = await RangeCalls.GetNearestAsync(_router, request, terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry)
+            .ConfigureAwait(false);
         return error is null ? ToResult(response!) : throw _calls.ToException(error);
     }
-
-    /// <summary>
-    /// Returns the values of many keys, in the order of <paramref name="keys"/>, in the mode <see cref="KvClientOptions.Read"/>. Keys of one shard are read
-    /// from one snapshot, keys of different shards at different moments.
-    /// </summary>
-    public ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, CancellationToken cancellationToken = default) =>
-        GetManyAsync(keys, _options.Read, cancellationToken);
 
     /// <summary>
     /// Returns the values of many keys, in the order of <paramref name="keys"/>. Keys of one shard are read from one snapshot, keys of different shards at
     /// different moments.
     /// </summary>
     /// <param name="keys">Each 1 to 2,048 bytes.</param>
-    /// <param name="read">How up to date they must be, and which replicas may serve them.</param>
+    /// <param name="options">
+    /// How up to date the values must be, and what else is special about the read; null means the mode <see cref="KvClientOptions.Read"/>.
+    /// </param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public ValueTask<IReadOnlyList<GetResult>> GetManyAsync(
-        IReadOnlyList<ReadOnlyMemory<byte>> keys, KvReadMode read, CancellationToken cancellationToken = default) =>
-            GetManyAsync(keys, new KvGetOptions { Read = read }, cancellationToken);
-
-    /// <inheritdoc cref="GetManyAsync(IReadOnlyList{ReadOnlyMemory{byte}}, KvReadMode, CancellationToken)"/>
-    /// <param name="keys">Each 1 to 2,048 bytes.</param>
-    /// <param name="options">What is special about the read.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">A key is empty or too long, or there are more than 10,000.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async ValueTask<IReadOnlyList<GetResult>> GetManyAsync(
-        IReadOnlyList<ReadOnlyMemory<byte>> keys, KvGetOptions options, CancellationToken cancellationToken = default)
+        IReadOnlyList<KvKey> keys, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(keys);
-        ArgumentNullException.ThrowIfNull(options);
+        var terms = _calls.TermsOf(options);
         var messages = await ManyKeys.GetAsync(
-            _router, [.. keys.Select(key => key.ToByteString())],
-            _calls.Seen.ToOptions(options.Read ?? _options.Read, shard: null), _router.DeadlineFromNow(), cancellationToken,
-            withLife: options.WithLife).ConfigureAwait(false);
+            _router, [.. keys.Select(static key => key.ToByteString())],
+            _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null), terms.DeadlineMs, cancellationToken,
+            withLife: options is { WithLife: true }, noRetry: terms.NoRetry).ConfigureAwait(false);
         if (messages.Error is { } error)
             throw _calls.ToException(error);
         return [.. messages.Entries.Select(ToResult)];
@@ -213,27 +213,38 @@ public sealed class KvClient : IAsyncDisposable
 
     /// <summary>
     /// Sets a key. Completes when the change is durable on a majority of the shard's replicas. The new value has no expiry and no owner, also if the old one
-    /// had; see
-    /// <see cref="KvPutOptions.KeepExpiry"/> and <see cref="KvPutOptions.KeepOwner"/>.
+    /// had, unless the options give it one or keep them.
     /// </summary>
-    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    public async ValueTask<ShardPosition> PutAsync(
-        ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        ReadPosition(await _calls.ChangeAsync(new ClientCalls.Change(Method.Put, key, value, condition, null), cancellationToken).ConfigureAwait(false), out _);
-
-    /// <inheritdoc cref="PutAsync(ReadOnlyMemory{byte}, ReadOnlyMemory{byte}, KvCondition?, CancellationToken)"/>
-    public ValueTask<ShardPosition> PutAsync(string key, string value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        PutAsync(Bytes.Utf8(key), Bytes.Utf8(value), condition, cancellationToken);
-
-    /// <summary>Sets a key that does not live for ever, that keeps what it has besides its value, or whose end the shard numbers.</summary>
-    /// <param name="key">The key; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="key">1 to 2,048 bytes; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
     /// <param name="value">Up to 8 MiB.</param>
-    /// <param name="options">What is special about it.</param>
+    /// <param name="options">What is special about the put; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public async ValueTask<PutResult> PutAsync(
-        ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvPutOptions options, CancellationToken cancellationToken = default)
+    /// <exception cref="KvConditionFailedException">The condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long, or the value too large; nothing was applied.</exception>
+    /// <exception cref="KvNoOwnerException">The session of <see cref="KvPutOptions.Owner"/> has ended, or is of another shard; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
+    public ValueTask<PutResult> PutAsync(KvKey key, KvValue value, KvPutOptions? options = null, CancellationToken cancellationToken = default) =>
+        options is { HasOnlyCondition: false }
+            ? PutMessageAsync(key, value, options, cancellationToken)
+            : PutPartsAsync(new ClientCalls.Change(Method.Put, key, value, options?.Condition, null), _calls.TermsOf(options), cancellationToken);
+
+    // Most puts, without message objects.
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private async ValueTask<PutResult> PutPartsAsync(ClientCalls.Change change, ClientCalls.CallTerms terms, CancellationToken cancellationToken) =>
+        new(change.Key, ReadPosition(_calls.ResponseOf(await _calls.SendAsync(change, terms, cancellationToken).ConfigureAwait(false)), out _));
+
+    private async ValueTask<PutResult> PutMessageAsync(KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken)
     {
-        ArgumentNullException.ThrowIfNull(options);
+        var response = await _calls.ChangeAsync(
+            Method.Put, key, MessageOf(key, value, options), _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
+        return ToPutResult(key, response);
+    }
+
+    private static PutRequest MessageOf(KvKey key, KvValue value, KvPutOptions options)
+    {
         var request = new PutRequest
         {
             Key = key.ToByteString(),
@@ -248,31 +259,95 @@ public sealed class KvClient : IAsyncDisposable
             request.Owner = owner.Id.ToByteString();
         if (options.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = PutResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Put, key, request, cancellationToken).ConfigureAwait(false));
-        return new PutResult(response.Key.IsEmpty ? key : response.Key.Memory, _calls.See(response.Position));
+        return request;
+    }
+
+    private PutResult ToPutResult(KvKey key, ByteString encoded)
+    {
+        var response = PutResponse.Parser.ParseFrom(encoded);
+        return new PutResult(response.Key.IsEmpty ? key : new KvKey(response.Key.Memory), _calls.See(response.Position));
+    }
+
+    /// <summary>Sets a key if a condition holds. That it does not is a result, which says what the key has, and no exception.</summary>
+    /// <param name="key">1 to 2,048 bytes; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="value">Up to 8 MiB.</param>
+    /// <param name="options">The condition, and what else is special about the put. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long, or the value too large; nothing was applied.</exception>
+    /// <exception cref="KvNoOwnerException">The session of <see cref="KvPutOptions.Owner"/> has ended, or is of another shard; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
+    public ValueTask<KvTryResult<PutResult>> TryPutAsync(KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        var change = options.HasOnlyCondition
+            ? new ClientCalls.Change(Method.Put, key, value, options.Condition, null)
+            : new ClientCalls.Change(Method.Put, key, default, null, MessageOf(key, value, options));
+        return TryAsync(change, options, response => ToPutResult(key, response), cancellationToken);
     }
 
     /// <summary>Removes a key. It is not an error if the key does not exist.</summary>
-    public async ValueTask<DeleteResult> DeleteAsync(ReadOnlyMemory<byte> key, KvCondition? condition = null, CancellationToken cancellationToken = default)
+    /// <param name="key">1 to 2,048 bytes.</param>
+    /// <param name="options">What is special about the delete; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvConditionFailedException">The condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
+    public async ValueTask<DeleteResult> DeleteAsync(KvKey key, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
+    {
+        var response = await _calls.ChangeAsync(
+            Method.Delete, key, DeleteOf(key, options), _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
+        return ToDeleteResult(response);
+    }
+
+    /// <summary>Removes a key if a condition holds. That it does not is a result, which says what the key has, and no exception.</summary>
+    /// <param name="key">1 to 2,048 bytes.</param>
+    /// <param name="options">The condition, and what else is special about the delete. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
+    public ValueTask<KvTryResult<DeleteResult>> TryDeleteAsync(KvKey key, KvChangeOptions options, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        return TryAsync(new ClientCalls.Change(Method.Delete, key, default, null, DeleteOf(key, options)), options, ToDeleteResult, cancellationToken);
+    }
+
+    private static DeleteRequest DeleteOf(KvKey key, KvChangeOptions? options)
     {
         var request = new DeleteRequest { Key = key.ToByteString() };
-        if (condition is not null)
+        if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = await _calls.ChangeAsync(Method.Delete, key, request, cancellationToken).ConfigureAwait(false);
+        return request;
+    }
+
+    private DeleteResult ToDeleteResult(ByteString response)
+    {
         var position = ReadPosition(response, out var existed);
         return new DeleteResult(existed, position);
     }
-
-    /// <inheritdoc cref="DeleteAsync(ReadOnlyMemory{byte}, KvCondition?, CancellationToken)"/>
-    public ValueTask<DeleteResult> DeleteAsync(string key, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        DeleteAsync(Bytes.Utf8(key), condition, cancellationToken);
 
     /// <summary>
     /// Removes all keys of a range, at about the cost of one per shard. In each shard they go at one moment, unless it has very many large values; in different
     /// shards at different moments.
     /// </summary>
+    /// <param name="range">The keys. A range of all keys has to say so (<see cref="KvRange.All"/>).</param>
+    /// <param name="options">What is special about the call; null: nothing. Each shard has the whole timeout.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvException">Some keys of the range may have been removed before.</exception>
-    public async ValueTask<DeleteRangeResult> DeleteRangeAsync(KvRange range, CancellationToken cancellationToken = default)
+    /// <exception cref="KvInvalidRequestException">A bound of the range is too long, or it has all keys and does not say so; nothing was removed.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time. Some keys of the range may have been removed before.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    public async ValueTask<DeleteRangeResult> DeleteRangeAsync(
+        KvRange range, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(range);
         var request = new DeleteRangeRequest
@@ -283,7 +358,8 @@ public sealed class KvClient : IAsyncDisposable
         while (true)
         {
             var first = KeyBounds.Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory).Lower;
-            var response = DeleteRangeResponse.Parser.ParseFrom(await DeleteRangeAsync(first, request, cancellationToken).ConfigureAwait(false));
+            var response = DeleteRangeResponse.Parser.ParseFrom(
+                await DeleteRangeAsync(first, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false));
             var position = _calls.See(response.Position);
             deleted += response.Deleted;
             if (!response.HasNextStart)
@@ -294,84 +370,197 @@ public sealed class KvClient : IAsyncDisposable
 
     // A router removes a range of several shards only without an identity, which belongs to one shard.
     private async ValueTask<Google.Protobuf.ByteString> DeleteRangeAsync(
-        ReadOnlyMemory<byte> first, DeleteRangeRequest request, CancellationToken cancellationToken)
+        ReadOnlyMemory<byte> first, DeleteRangeRequest request, ClientCalls.CallTerms terms, CancellationToken cancellationToken)
     {
         try
         {
-            return await _calls.ChangeAsync(Method.DeleteRange, first, request, cancellationToken).ConfigureAwait(false);
+            return await _calls.ChangeAsync(Method.DeleteRange, first, request, terms, cancellationToken).ConfigureAwait(false);
         }
-        catch (KvException failure) when (failure.Reason == CallStatus.ShardsDiffer && !_router.Destinations.NeedMap)
+        catch (KvShardsDifferException) when (!_router.Destinations.NeedMap)
         {
-            return await _calls.ChangeUnidentifiedAsync(Method.DeleteRange, first, request, cancellationToken).ConfigureAwait(false);
+            return await _calls.ChangeUnidentifiedAsync(Method.DeleteRange, first, request, terms, cancellationToken).ConfigureAwait(false);
         }
     }
 
     /// <summary>Adds to the number that is the value of a key, in decimal text. An absent key counts as 0.</summary>
+    /// <param name="key">1 to 2,048 bytes.</param>
+    /// <param name="by">What is added; negative to subtract.</param>
+    /// <param name="options">What is special about the increment; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvException">Reason NOT_A_NUMBER or NUMBER_OVERFLOW: nothing was changed.</exception>
+    /// <exception cref="KvConditionFailedException">The condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
     public async ValueTask<IncrementResult> IncrementAsync(
-        ReadOnlyMemory<byte> key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default)
+        KvKey key, long by = 1, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
+    {
+        var response = await _calls.ChangeAsync(
+            Method.Increment, key, IncrementOf(key, by, options), _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
+        return ToIncrementResult(response);
+    }
+
+    /// <summary>
+    /// Adds to the number that is the value of a key if a condition holds. That it does not is a result, which says what the key has, and no exception.
+    /// </summary>
+    /// <param name="key">1 to 2,048 bytes.</param>
+    /// <param name="by">What is added; negative to subtract.</param>
+    /// <param name="options">The condition, and what else is special about the increment. A <see cref="KvCondition"/> can be passed as it is.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvException">Reason NOT_A_NUMBER or NUMBER_OVERFLOW: nothing was changed.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    public ValueTask<KvTryResult<IncrementResult>> TryIncrementAsync(
+        KvKey key, long by, KvChangeOptions options, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        return TryAsync(
+            new ClientCalls.Change(Method.Increment, key, default, null, IncrementOf(key, by, options)), options, ToIncrementResult, cancellationToken);
+    }
+
+    private static IncrementRequest IncrementOf(KvKey key, long by, KvChangeOptions? options)
     {
         var request = new IncrementRequest { Key = key.ToByteString(), By = by };
-        if (condition is not null)
+        if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = IncrementResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Increment, key, request, cancellationToken).ConfigureAwait(false));
+        return request;
+    }
+
+    private IncrementResult ToIncrementResult(ByteString encoded)
+    {
+        var response = IncrementResponse.Parser.ParseFrom(encoded);
         return new IncrementResult(response.Number, _calls.See(response.Position));
     }
 
-    /// <inheritdoc cref="IncrementAsync(ReadOnlyMemory{byte}, long, KvCondition?, CancellationToken)"/>
-    public ValueTask<IncrementResult> IncrementAsync(string key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        IncrementAsync(Bytes.Utf8(key), by, condition, cancellationToken);
+    // Makes a change on a condition of which it is no failure that it does not hold.
+    private async ValueTask<KvTryResult<T>> TryAsync<T>(
+        ClientCalls.Change change, KvChangeOptions options, Func<ByteString, T> toResult, CancellationToken cancellationToken)
+    {
+        var terms = _calls.TermsOf(options);
+        var reply = await _calls.SendAsync(change, terms, cancellationToken).ConfigureAwait(false);
+        if (reply.Error is not { } error)
+            return new KvTryResult<T>(toResult(reply.Response));
+        Condition[] conditions = options.Condition is { } condition ? [condition.Message] : [];
+        return new KvTryResult<T>(await _failedConditions.OfAsync(
+            error, new KvKey(change.Key), conditions, options.WithPresentValue, terms, cancellationToken).ConfigureAwait(false));
+    }
 
     /// <summary>Sets when a key expires, without sending its value. The key keeps its etag.</summary>
     /// <param name="key">The key. If it does not exist, nothing changes.</param>
     /// <param name="timeToLive">How long it lives from now; null means until it is deleted.</param>
-    /// <param name="condition">A condition.</param>
+    /// <param name="options">What is special about the touch; null: nothing. A <see cref="KvCondition"/> can be passed as it is.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvConditionFailedException">The condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">The key is empty or too long; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
     public async ValueTask<TouchResult> TouchAsync(
-        ReadOnlyMemory<byte> key, TimeSpan? timeToLive, KvCondition? condition = null, CancellationToken cancellationToken = default)
+        KvKey key, TimeSpan? timeToLive, KvChangeOptions? options = null, CancellationToken cancellationToken = default)
     {
         var request = new TouchRequest { Key = key.ToByteString() };
         if (timeToLive is { } given)
             request.TtlMs = KvPutOptions.Milliseconds(given);
-        if (condition is not null)
+        if (options?.Condition is { } condition)
             request.Conditions.Add(condition.Message);
-        var response = TouchResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Touch, key, request, cancellationToken).ConfigureAwait(false));
+        var response = TouchResponse.Parser.ParseFrom(
+            await _calls.ChangeAsync(Method.Touch, key, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false));
         return new TouchResult(response.Existed, _calls.See(response.Position));
     }
 
     /// <summary>Evaluates conditions on keys of one shard and applies one of two lists of operations, atomically.</summary>
-    /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
-    public async ValueTask<TransactResult> TransactAsync(KvTransaction transaction, CancellationToken cancellationToken = default)
+    /// <param name="transaction">The conditions and operations.</param>
+    /// <param name="options">What is special about the call; null: nothing.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvShardsDifferException">The keys belong to several shards; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">There are too many operations, or they are too large or invalid; nothing was applied.</exception>
+    /// <exception cref="KvNoOwnerException">The session of <see cref="KvPutOptions.Owner"/> has ended, or is of another shard; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
+    public async ValueTask<TransactResult> TransactAsync(
+        KvTransaction transaction, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(transaction);
-        var sent = transaction.Then.OnlyRead && transaction.Else.OnlyRead
-            ? _calls.ReadByAsync(Method.Transact, transaction.Message, cancellationToken)
-            : _calls.ChangeAsync(Method.Transact, transaction.Message, cancellationToken);
-        var response = TransactResponse.Parser.ParseFrom(await sent.ConfigureAwait(false));
+        var onlyRead = transaction.Then.OnlyRead && transaction.Else.OnlyRead;
+        var reply = await SendAsync(Method.Transact, transaction.Message, onlyRead, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
+        var response = TransactResponse.Parser.ParseFrom(_calls.ResponseOf(reply));
         return new TransactResult(
             response.Succeeded, response.HasFailedCondition ? (int)response.FailedCondition : null,
             [.. response.Results.Select(OperationResult.Of)], _calls.See(response.Position));
     }
 
     /// <summary>Applies operations on keys of one shard, under conditions, atomically.</summary>
-    /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
-    public async ValueTask<WriteResult> WriteAsync(KvWrite write, CancellationToken cancellationToken = default)
+    /// <param name="write">The conditions and operations.</param>
+    /// <param name="options">What is special about the call; null: nothing.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvConditionFailedException">A condition did not hold; nothing was applied.</exception>
+    /// <exception cref="KvShardsDifferException">The keys belong to several shards; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">There are too many operations, or they are too large or invalid; nothing was applied.</exception>
+    /// <exception cref="KvNoOwnerException">The session of <see cref="KvPutOptions.Owner"/> has ended, or is of another shard; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
+    public async ValueTask<WriteResult> WriteAsync(KvWrite write, KvCallOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(write);
-        var sent = write.Operations.OnlyRead
-            ? _calls.ReadByAsync(Method.Write, write.Message, cancellationToken)
-            : _calls.ChangeAsync(Method.Write, write.Message, cancellationToken);
-        var response = WriteResponse.Parser.ParseFrom(await sent.ConfigureAwait(false));
+        var reply = await SendAsync(Method.Write, write.Message, write.Operations.OnlyRead, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
+        return ToWriteResult(_calls.ResponseOf(reply));
+    }
+
+    /// <summary>
+    /// Applies operations on keys of one shard if all conditions hold, atomically. That one does not is a result, which says what its key has, and no
+    /// exception.
+    /// </summary>
+    /// <param name="write">The conditions and operations.</param>
+    /// <param name="options">What is special about the call; null: nothing.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvShardsDifferException">The keys belong to several shards; nothing was applied.</exception>
+    /// <exception cref="KvInvalidRequestException">There are too many operations, or they are too large or invalid; nothing was applied.</exception>
+    /// <exception cref="KvNoOwnerException">The session of <see cref="KvPutOptions.Owner"/> has ended, or is of another shard; nothing was applied.</exception>
+    /// <exception cref="KvUnavailableException">There was no answer in time, and nothing was applied; the reason says why.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The answer was lost, so it is unknown whether the change was applied.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster's data was restored or replaced meanwhile.</exception>
+    /// <exception cref="KvException">It was refused for another reason of <see cref="KvReasons"/>; nothing was applied.</exception>
+    public async ValueTask<KvTryResult<WriteResult>> TryWriteAsync(
+        KvWrite write, KvCallOptions? options = null, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(write);
+        var terms = _calls.TermsOf(options);
+        var reply = await SendAsync(Method.Write, write.Message, write.Operations.OnlyRead, terms, cancellationToken).ConfigureAwait(false);
+        return reply.Error is { } error
+            ? new KvTryResult<WriteResult>(await _failedConditions.OfAsync(
+                error, default, write.Message.Conditions, write.ReturnsPresentValue, terms, cancellationToken).ConfigureAwait(false))
+            : new KvTryResult<WriteResult>(ToWriteResult(reply.Response));
+    }
+
+    private WriteResult ToWriteResult(ByteString encoded)
+    {
+        var response = WriteResponse.Parser.ParseFrom(encoded);
         return new WriteResult(_calls.See(response.Position), (long)response.Deleted, [.. response.Results.Select(OperationResult.Of)]);
     }
+
+    // A list of operations, which is routed by a key within it.
+    private ValueTask<RoutedReply> SendAsync(
+        Method method, IMessage request, bool onlyRead, ClientCalls.CallTerms terms, CancellationToken cancellationToken) => onlyRead
+            ? _calls.SendReadAsync(method, request, terms, cancellationToken)
+            : _calls.SendAsync(new ClientCalls.Change(method, request.ToByteString()), terms, cancellationToken);
 
     /// <summary>
     /// Returns entries in key order, from one snapshot for each shard. If a leader changes during the scan, or its reader pauses for long, it continues by
     /// itself; the rest of that shard is then from another snapshot, in most modes a newer one.
     /// </summary>
-    /// <exception cref="KvUnavailableException">Nothing came for <see cref="KvClientOptions.Timeout"/>. The message has the last key that was
+    /// <exception cref="KvUnavailableException">Nothing came for <see cref="KvScan.Timeout"/>. The message has the last key that was
     /// returned.</exception>
-    /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: see <see cref="KvScan.OneSnapshot"/>.</exception>
+    /// <exception cref="KvSnapshotTooOldException">See <see cref="KvScan.OneSnapshot"/>.</exception>
+    /// <exception cref="KvInvalidRequestException">A bound of the range is too long.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public IAsyncEnumerable<KvEntry> ScanAsync(KvScan scan, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(scan);
@@ -386,7 +575,9 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvCompactedException">The journal does not reach back to where the watch was to begin, or the reader was too slow.</exception>
     /// <exception cref="KvUnavailableException">No replica of a shard answered for a minute, or at the beginning for
     /// <see cref="KvClientOptions.Timeout"/>.</exception>
-    /// <exception cref="KvException">Reason LINEAGE_CHANGED: the cluster was restored, and its history does not have the position.</exception>
+    /// <exception cref="KvLineageChangedException">The cluster was restored, and its history does not have the position.</exception>
+    /// <exception cref="KvInvalidRequestException">The range has no room for a key, or the position to go on from is none.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public IAsyncEnumerable<KvWatchMessage> WatchAsync(KvWatch watch, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(watch);
@@ -398,6 +589,7 @@ public sealed class KvClient : IAsyncDisposable
     {
         var request = watch.ToMessage();
         var positions = new WatchPositions(request);
+        var events = new FittedEvents(watch);
         using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _router.Closing);
         var messages = new WatchWalk(_router, _watches, _options.Timeout).MessagesAsync(request, ended.Token).GetAsyncEnumerator(ended.Token);
         await using (messages.ConfigureAwait(false))
@@ -407,7 +599,7 @@ public sealed class KvClient : IAsyncDisposable
                 var message = messages.Current.Decode();
                 // A message without content only shows that the connection lives.
                 if (message.Position is not null || message.Events.Count > 0 || message.Initial || message.Forget is not null)
-                    yield return ToMessage(message, positions.Advance(message));
+                    yield return ToMessage(message, positions.Advance(message), events);
             }
         }
     }
@@ -416,27 +608,45 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="list">The range and the limits of a page.</param>
     /// <param name="pageToken">Of the page before; empty for the first one.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: the snapshot of the page before is not kept any more, and <see cref="KvList.NewerSnapshots"/> is
-    /// not set.</exception>
+    /// <exception cref="KvSnapshotTooOldException">The snapshot of the page before is not kept any more. See <see cref="KvList.NewerSnapshots"/>.</exception>
+    /// <exception cref="KvInvalidRequestException">A bound of the range is too long, the page token is of another listing, or a limit too large.</exception>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
     public async ValueTask<KvPage> ListAsync(KvList list, ReadOnlyMemory<byte> pageToken = default, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(list);
         var request = list.ToMessage(_calls.Seen.ToOptions(list.Read ?? _options.Read, shard: null), pageToken);
         var response = ListResponse.Parser.ParseFrom(
-            await _calls.ReadAsync(Method.List, RouteKeys.Of(request), request, read: null, cancellationToken).ConfigureAwait(false));
+            await _calls.ReadAsync(Method.List, RouteKeys.Of(request), request, read: null, _calls.TermsOf(list.Call), cancellationToken)
+                .ConfigureAwait(false));
         return new KvPage([.. response.Entries.Select(Bytes.ToEntry)], response.NextPageToken.Memory, _calls.See(response.Position));
     }
 
     /// <summary>Counts the keys with a prefix, without reading them. Each shard is counted at its own moment.</summary>
-    public Task<long> CountAsync(ReadOnlyMemory<byte> prefix, CancellationToken cancellationToken = default) =>
-        CountAsync(prefix, _options.Read, cancellationToken);
-
-    /// <inheritdoc cref="CountAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
-    public Task<long> CountAsync(ReadOnlyMemory<byte> prefix, KvReadMode read, CancellationToken cancellationToken = default) =>
-        CountRangeAsync(new KvRange { Prefix = prefix }, read, cancellationToken);
+    /// <param name="prefix">Empty means all keys.</param>
+    /// <param name="options">
+    /// What is special about the read; null means the mode <see cref="KvClientOptions.Read"/>. A <see cref="KvReadMode"/> can be passed as it is.
+    /// </param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">A bound of the range is too long.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
+    public Task<long> CountAsync(KvKey prefix, KvReadOptions? options = null, CancellationToken cancellationToken = default) =>
+        CountRangeAsync(new KvRange { Prefix = prefix }, options, cancellationToken);
 
     /// <summary>Counts the keys of a range, without reading them. Each shard is counted at its own moment.</summary>
-    public async Task<long> CountRangeAsync(KvRange range, KvReadMode? read = null, CancellationToken cancellationToken = default)
+    /// <param name="range">The range.</param>
+    /// <param name="options">
+    /// What is special about the read; null means the mode <see cref="KvClientOptions.Read"/>. A <see cref="KvReadMode"/> can be passed as it is.
+    /// </param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
+    /// <exception cref="KvInvalidRequestException">A bound of the range is too long.</exception>
+    /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
+    /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
+    public async Task<long> CountRangeAsync(KvRange range, KvReadOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(range);
         var request = new CountRequest
@@ -444,9 +654,11 @@ public sealed class KvClient : IAsyncDisposable
             Start = range.Start.ToByteString(),
             End = range.End.ToByteString(),
             Prefix = range.Prefix.ToByteString(),
-            Read = _calls.Seen.ToOptions(read ?? _options.Read, shard: null),
+            Read = _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null),
         };
-        var (response, error) = await RangeCalls.CountAsync(_router, request, _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        var terms = _calls.TermsOf(options);
+        var (response, error) = await RangeCalls.CountAsync(_router, request, terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry)
+            .ConfigureAwait(false);
         if (error is not null)
             throw _calls.ToException(error);
         _calls.See(response!.Position);
@@ -458,30 +670,67 @@ public sealed class KvClient : IAsyncDisposable
     /// null.</param>
     public KvBulkLoad BulkLoad(TimeSpan? giveUpAfter = null) => new(_calls, giveUpAfter ?? LoadGivesUpAfter);
 
+    IKvBulkLoad IKvClient.BulkLoad(TimeSpan? giveUpAfter) => BulkLoad(giveUpAfter);
+
     /// <summary>The shard that owns a key, by this client's present shard map; null while no map is known.</summary>
-    public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
+    /// <exception cref="OperationCanceledException">The caller stopped waiting.</exception>
+    public async ValueTask<uint?> FindShardAsync(KvKey key, CancellationToken cancellationToken = default) =>
         await _router.WaitForMapAsync(_router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _router.Table.Find(key.Span)?.Shard : null;
+
+    /// <summary>
+    /// Asks the cluster for something small, and returns how long that took: it reads a key of the shard with the first keys, which need not exist, from its
+    /// leader. So an answer says that the cluster is reachable and that this shard has a leader.
+    /// </summary>
+    /// <exception cref="KvException">There was no answer within <see cref="KvClientOptions.Timeout"/>, or the cluster refused the call; the reason says
+    /// why.</exception>
+    public async ValueTask<TimeSpan> PingAsync(CancellationToken cancellationToken = default)
+    {
+        var time = _router.Runtime.Time;
+        var began = time.GetTimestamp();
+        await GetAsync(PingKey, KvReadMode.Leader, cancellationToken).ConfigureAwait(false);
+        return time.GetElapsedTime(began);
+    }
+
+    /// <summary>
+    /// Closes the client at once, without waiting for anything. Calls in progress fail. Its sessions are left to the cluster, which ends each when it has been
+    /// silent for about a minute; <see cref="DisposeAsync"/> ends them.
+    /// </summary>
+    public void Dispose() => _ = _closed.Value;
 
     /// <summary>Ends this client's sessions, for which it waits a second at most, and closes all connections. Calls in progress fail.</summary>
     public async ValueTask DisposeAsync()
     {
-        await _calls.EndSessionsAsync().ConfigureAwait(false);
+        try
+        {
+            await _calls.EndSessionsAsync().ConfigureAwait(false);
+        }
+        catch (ObjectDisposedException)
+        {
+            // Dispose has closed the client, before this call or during it. So its sessions are left to the cluster.
+        }
+        await _closed.Value.ConfigureAwait(false);
+    }
+
+    private async Task CloseAsync()
+    {
         await _router.DisposeAsync().ConfigureAwait(false);
         _channels.Dispose();
     }
 
-    private static TlsConnector ConnectorOf(KvTlsOptions? tls)
+    /// <summary>Makes the connections with these options.</summary>
+    /// <exception cref="KvException">A file is not usable.</exception>
+    internal static TlsConnector ConnectorOf(KvTlsOptions? tls)
     {
         if (tls is null)
             return new TlsConnector(files: null);
         try
         {
             var files = new TlsFiles { AuthorityFile = tls.AuthorityFile, CertificateFile = tls.CertificateFile, KeyFile = tls.KeyFile };
-            return new TlsConnector(new CredentialFiles(files, TimeProvider.System), tls.ServerName);
+            return new TlsConnector(new CredentialFiles(files, TimeProvider.System), tls.ServerName) { Given = tls.ToCredentials() };
         }
         catch (UnusableFileException failure)
         {
-            throw new KvException("TLS_FILE_UNUSABLE", failure.Message, cause: failure);
+            throw new KvException(KvReasons.TlsFileUnusable, failure.Message, cause: failure);
         }
     }
 
@@ -489,7 +738,7 @@ public sealed class KvClient : IAsyncDisposable
     {
         var request = scan.ToMessage(_calls.Seen.ToOptions(scan.Read ?? _options.Read, shard: null));
         using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _router.Closing);
-        var pages = new ScanWalk(_router, _channels, _options.Timeout).PagesAsync(request, ended.Token).GetAsyncEnumerator(ended.Token);
+        var pages = new ScanWalk(_router, _channels, scan.Timeout ?? _options.Timeout).PagesAsync(request, ended.Token).GetAsyncEnumerator(ended.Token);
         await using (pages.ConfigureAwait(false))
         {
             for (ReadOnlyMemory<byte> lastKey = default; await NextAsync(pages, lastKey, cancellationToken).ConfigureAwait(false);)
@@ -530,13 +779,18 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
-    private static KvWatchMessage ToMessage(WatchResponse message, ImmutableSortedDictionary<uint, Position>? positions) =>
-        new(message.Position.ToPosition(), [.. message.Events.Select(ToEvent)], message.Initial)
+    private static KvWatchMessage ToMessage(WatchResponse message, ImmutableSortedDictionary<uint, Position>? positions, FittedEvents events)
+    {
+        var forget = message.Forget is { } range ? new KvRange { Start = range.Start.Memory, End = range.End.Memory, All = true } : null;
+        if (forget is not null)
+            events.Forget(forget);
+        return new KvWatchMessage(message.Position.ToPosition(), events.Fit([.. message.Events.Select(ToEvent)]), message.Initial)
         {
             Positions = positions,
             IsInitialComplete = message.InitialComplete,
-            Forget = message.Forget is { } range ? new KvRange { Start = range.Start.Memory, End = range.End.Memory, All = true } : null,
+            Forget = forget,
         };
+    }
 
     private static KvEvent ToEvent(Event message) => new(
         message.Kind switch

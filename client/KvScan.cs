@@ -6,13 +6,13 @@ namespace KvCluster.Client;
 public sealed record KvScan
 {
     /// <summary>Only keys with this prefix; empty means all.</summary>
-    public ReadOnlyMemory<byte> Prefix { get; init; }
+    public KvKey Prefix { get; init; }
 
     /// <summary>First key, inclusive; empty means the first of all.</summary>
-    public ReadOnlyMemory<byte> Start { get; init; }
+    public KvKey Start { get; init; }
 
     /// <summary>End, exclusive; empty means after the last.</summary>
-    public ReadOnlyMemory<byte> End { get; init; }
+    public KvKey End { get; init; }
 
     /// <summary>Descending from the last key.</summary>
     public bool Reverse { get; init; }
@@ -31,6 +31,14 @@ public sealed record KvScan
 
     /// <summary>How up to date the entries must be, and which replicas may serve them; null means <see cref="KvClientOptions.Read"/>.</summary>
     public KvReadMode? Read { get; init; }
+
+    /// <summary>The scan fails if nothing comes for so long; null means <see cref="KvClientOptions.Timeout"/>.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">It is not greater than zero, or longer than a day.</exception>
+    public TimeSpan? Timeout
+    {
+        get;
+        init => field = KvCallOptions.Checked(value);
+    }
 
     /// <summary>
     /// All entries of a shard are from one snapshot, or the scan fails, with the reason SNAPSHOT_TOO_OLD if it is read so slowly that the snapshot is held

@@ -6,16 +6,16 @@ namespace KvCluster.Client;
 public sealed record KvWatch
 {
     /// <summary>Only keys with this prefix; empty means all.</summary>
-    public ReadOnlyMemory<byte> Prefix { get; init; }
+    public KvKey Prefix { get; init; }
 
     /// <summary>Only the key that is the prefix.</summary>
     public bool IsOneKey { get; init; }
 
     /// <summary>First key, inclusive; empty means the first of all.</summary>
-    public ReadOnlyMemory<byte> Start { get; init; }
+    public KvKey Start { get; init; }
 
     /// <summary>End, exclusive; empty means after the last.</summary>
-    public ReadOnlyMemory<byte> End { get; init; }
+    public KvKey End { get; init; }
 
     /// <summary>Go on after the message that had this token (<see cref="KvWatchMessage.Token"/>), of this client or another one. Null: begin anew.</summary>
     public string? After { get; init; }
@@ -29,6 +29,12 @@ public sealed record KvWatch
     /// </summary>
     public bool Initial { get; init; }
 
+    /// <summary>
+    /// Return a removed range as the deletes of the keys that were in it, by what this watch has returned before; none if it had no key. Only with
+    /// <see cref="Initial"/>, and not with <see cref="After"/> or <see cref="AfterPositions"/>, because the watch must know all keys. It keeps them in memory.
+    /// </summary>
+    public bool ExpandRanges { get; init; }
+
     /// <summary>Omit the values.</summary>
     public bool KeysOnly { get; init; }
 
@@ -38,9 +44,13 @@ public sealed record KvWatch
     /// <summary>Also return changes of sets whose key is in the range.</summary>
     public bool WithSets { get; init; }
 
-    /// <exception cref="KvInvalidRequestException">The token is none.</exception>
+    /// <exception cref="KvInvalidRequestException">The token is none, or the properties do not go together.</exception>
     internal WatchRequest ToMessage()
     {
+        if (ExpandRanges && (!Initial || After is not null || AfterPositions.Count > 0))
+            throw new KvInvalidRequestException(
+                KvReasons.BadRequest, $"A watch with {nameof(ExpandRanges)} must know all keys, so it needs {nameof(Initial)}, and neither {nameof(After)} nor "
+                + $"{nameof(AfterPositions)}; nothing was watched.");
         var request = new WatchRequest
         {
             Prefix = Prefix.ToByteString(),
@@ -54,7 +64,7 @@ public sealed record KvWatch
         };
         if (AfterPositions.GroupBy(static position => position.Shard).FirstOrDefault(static same => same.Count() > 1) is { } twice)
             throw new KvInvalidRequestException(
-                "BAD_REQUEST", $"A watch begins after two positions of shard {twice.Key}; nothing was watched. Pass the position to go on from.");
+                KvReasons.BadRequest, $"A watch begins after two positions of shard {twice.Key}; nothing was watched. Pass the position to go on from.");
         if (After is not null)
             request.After.Add(WatchToken.Parse(After));
         else

@@ -7,19 +7,26 @@ namespace KvCluster.Cli;
 /// <summary>The options that all commands have.</summary>
 internal static class Globals
 {
-    private const string EndpointDefault = "http://127.0.0.1:7400";
+    /// <summary>Where a cluster is looked for if nothing says where it is.</summary>
+    public const string EndpointDefault = "http://127.0.0.1:7400";
+
     private const double SecondsMin = 0.1;
     private const double SecondsMax = 86_400;
 
-    public static readonly Option<string> Endpoint = new("--endpoint")
+    public static readonly Option<string[]> Endpoint = new("--endpoint")
     {
-        Description = "Address of a router or of any node (environment variable KV_ENDPOINT).",
-        HelpName = "URL",
+        Description = "Addresses of routers or of any nodes of one cluster, host:port or with http:// or https://. Several are divided by commas, or the "
+            + "option is given more than once (environment variable KVCLUSTER_ENDPOINT).",
+        HelpName = "ADDRESS",
         Recursive = true,
-        DefaultValueFactory = _ => Environment.GetEnvironmentVariable("KV_ENDPOINT") is { Length: > 0 } endpoint ? endpoint : EndpointDefault,
+        DefaultValueFactory = static _ => (string[])[EndpointOfEnvironment ?? EndpointDefault],
     };
 
+    public static readonly Option<string?> Context = ContextOption();
+
     public static readonly Option<string> OutputFormat = OutputOption();
+
+    public static readonly Option<double?> TimeLimit = TimeLimitOption();
 
     public static readonly Option<bool> Gateway = new("--gateway")
     {
@@ -36,7 +43,11 @@ internal static class Globals
     public static readonly Option<string?> TlsKey = FromEnvironment("--tls-key", "KVCLUSTER_TLS_KEY", "PEM file of that certificate's private key", "FILE");
 
     public static readonly Option<string?> TlsServerName = FromEnvironment(
-        "--tls-server-name", "KV_TLS_SERVER_NAME", "Name that the servers' certificates must have, if it is not the host of their address", "NAME");
+        "--tls-server-name", "KVCLUSTER_TLS_SERVER_NAME", "Name that the servers' certificates must have, if it is not the host of their address", "NAME",
+        formerly: "KV_TLS_SERVER_NAME");
+
+    /// <summary>All of them.</summary>
+    public static readonly IReadOnlyList<Option> All = [Endpoint, Context, OutputFormat, TimeLimit, Gateway, TlsCa, TlsCert, TlsKey, TlsServerName];
 
     /// <summary>Limit of calls that read or write whole replicas.</summary>
     public static readonly TimeSpan CallLimitOfWholeReplicas = TimeSpan.FromMinutes(10);
@@ -44,49 +55,33 @@ internal static class Globals
     /// <summary>How long an ordinary call may take.</summary>
     public static readonly TimeSpan CallLimitDefault = new KvClientOptions().Timeout;
 
-    /// <exception cref="CliException">The endpoint is not an address. The message shows nothing of it that may be a secret.</exception>
-    public static string EndpointOf(ParseResult arguments) => AddressIn(arguments.GetRequiredValue(Endpoint), Endpoint.Name);
+    /// <summary>The addresses that the environment names; null: it names none.</summary>
+    public static string? EndpointOfEnvironment => Variable("KVCLUSTER_ENDPOINT", formerly: "KV_ENDPOINT");
 
-    /// <summary>Checks an address that an option gives.</summary>
-    /// <inheritdoc cref="EndpointOf"/>
-    public static string AddressIn(string endpoint, string option)
-    {
-        if (!Uri.TryCreate(endpoint, UriKind.Absolute, out var address) || address.Scheme is not ("http" or "https") || address.Host.Length == 0)
-        {
-            var shown = endpoint.Contains('@', StringComparison.Ordinal) ? "" : $" '{endpoint}'";
-            throw new CliException(ExitCodes.Usage, $"{option}{shown} is not an address such as {EndpointDefault}.");
-        }
+    /// <summary>The context that the environment names; null: it names none.</summary>
+    public static string? ContextOfEnvironment => Variable("KVCLUSTER_CONTEXT");
 
-        if (address.UserInfo.Length > 0)
-        {
-            throw new CliException(
-                ExitCodes.Usage,
-                $"{option} has a user or a password, for which the cluster has no use. Give {address.Scheme}://{address.Authority}, and a certificate by "
-                + "--tls-cert.");
-        }
-
-        return address.PathAndQuery == "/" && address.Fragment.Length == 0
-            ? endpoint
-            : throw new CliException(ExitCodes.Usage, $"{option} must have nothing behind host and port: {address.Scheme}://{address.Authority}.");
-    }
+    /// <summary>Whether an option is on the command line.</summary>
+    public static bool IsGiven(ParseResult arguments, Option option) => arguments.GetResult(option) is { Implicit: false };
 
     /// <summary>Creates a client from the options.</summary>
-    /// <param name="callLimit">How long one call may take with all its retries; null: the library's default.</param>
+    /// <param name="callLimit">How long one call may take with all its retries, unless --timeout says so; null: the library's default.</param>
     /// <exception cref="CliException">The endpoint is not an address, or a TLS file is not usable.</exception>
     public static KvClient ClientOf(ParseResult arguments, TimeSpan? callLimit = null)
     {
+        var connection = Connection.Of(arguments);
         var options = new KvClientOptions
         {
-            Endpoints = [EndpointOf(arguments)],
-            Gateway = arguments.GetValue(Gateway),
-            Timeout = callLimit ?? CallLimitDefault,
-            Tls = TlsOf(arguments),
+            Endpoints = connection.Endpoints,
+            Gateway = connection.Gateway,
+            Timeout = TimeLimitOf(arguments) ?? callLimit ?? CallLimitDefault,
+            Tls = connection.Tls,
         };
         try
         {
             return new KvClient(options);
         }
-        catch (KvException e) when (e.Reason == "TLS_FILE_UNUSABLE" && FileOptionOf(arguments, e.Message) is { } option)
+        catch (KvException e) when (e.Reason == KvReasons.TlsFileUnusable && FileOptionOf(arguments, e.Message) is { } option)
         {
             throw new CliException(ExitCodes.Usage, $"{option}: {e.Message}");
         }
@@ -120,41 +115,61 @@ internal static class Globals
             : throw new CliException(
                 ExitCodes.Usage, string.Create(CultureInfo.InvariantCulture, $"{option.Name} must be from {secondsMin} to {SecondsMax} seconds."));
 
-    /// <exception cref="CliException">There is a key without a certificate.</exception>
-    public static KvTlsOptions TlsOf(ParseResult arguments)
+    private static TimeSpan? TimeLimitOf(ParseResult arguments) => arguments.GetValue(TimeLimit) switch
     {
-        var tls = new KvTlsOptions
-        {
-            AuthorityFile = arguments.GetValue(TlsCa),
-            CertificateFile = arguments.GetValue(TlsCert),
-            KeyFile = arguments.GetValue(TlsKey),
-            ServerName = arguments.GetValue(TlsServerName),
-        };
-        return tls is { CertificateFile: null, KeyFile: not null }
-            ? throw new CliException(ExitCodes.Usage, "--tls-key requires --tls-cert.")
-            : tls;
-    }
+        null => null,
+        { } seconds when seconds is >= SecondsMin and <= SecondsMax => TimeSpan.FromSeconds(seconds),
+        _ => throw new CliException(
+            ExitCodes.Usage, string.Create(CultureInfo.InvariantCulture, $"{TimeLimit.Name} must be from {SecondsMin} to {SecondsMax} seconds.")),
+    };
 
     // The message of such a failure begins with the file.
     private static string? FileOptionOf(ParseResult arguments, string message) => new[] { TlsCa, TlsCert, TlsKey }
         .FirstOrDefault(option => arguments.GetValue(option) is { } file && message.StartsWith(file, StringComparison.Ordinal))?.Name;
 
-    private static Option<string?> FromEnvironment(string name, string variable, string description, string help) => new(name)
+    // An empty variable counts as not set.
+    private static string? Variable(string name, string? formerly = null) =>
+        Environment.GetEnvironmentVariable(name) is { Length: > 0 } value ? value
+            : formerly is not null && Environment.GetEnvironmentVariable(formerly) is { Length: > 0 } older ? older
+            : null;
+
+    /// <param name="formerly">The name that the variable had before all had the same prefix. It still counts if the other one is not set.</param>
+    private static Option<string?> FromEnvironment(string name, string variable, string description, string help, string? formerly = null) => new(name)
     {
         Description = $"{description} (environment variable {variable}).",
         HelpName = help,
         Recursive = true,
-        DefaultValueFactory = _ => Environment.GetEnvironmentVariable(variable) is { Length: > 0 } value ? value : null,
+        DefaultValueFactory = _ => Variable(variable, formerly),
     };
+
+    private static Option<string?> ContextOption()
+    {
+        var option = new Option<string?>("--context")
+        {
+            Description = "The cluster that kv context add has given this name (environment variable KVCLUSTER_CONTEXT).",
+            HelpName = "NAME",
+            Recursive = true,
+        };
+        option.CompletionSources.Add(static _ => ContextFile.NamesIfReadable());
+        return option;
+    }
+
+    private static Option<double?> TimeLimitOption()
+    {
+        var option = SecondsOption(
+            "--timeout", "How long a call may take with all its retries. By default 10 seconds, and longer for some calls of operators.");
+        option.Recursive = true;
+        return option;
+    }
 
     private static Option<string> OutputOption()
     {
-        var option = new Option<string>("--output")
+        var option = new Option<string>("--output", "-o")
         {
-            Description = "Output format: text, or json with stable field names.", HelpName = "text|json",
+            Description = "Output format: text; json with stable field names; or value, which is text with values only.", HelpName = "text|json|value",
             Recursive = true, DefaultValueFactory = _ => "text"
         };
-        option.AcceptOnlyFromAmong("text", "json");
+        option.AcceptOnlyFromAmong("text", "json", "value");
         return option;
     }
 }

@@ -20,6 +20,7 @@ internal sealed class Interruption : IDisposable
 
     public Interruption()
     {
+        _nothingChanges = false;
         _interrupt = PosixSignalRegistration.Create(PosixSignal.SIGINT, OnSignal);
         _terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, OnSignal);
     }

@@ -8,9 +8,9 @@ namespace KvCluster.Cli;
 /// <summary>
 /// What a command prints on standard output: bytes unchanged, or JSON with stable names. Buffered, and flushed when the command ends. One thread at a time.
 /// </summary>
-/// <param name="isJson">Whether `--output json` was given.</param>
+/// <param name="form">What `--output` names.</param>
 /// <param name="isTerminal">Whether a terminal shows it; null: look.</param>
-internal sealed class Output(bool isJson, bool? isTerminal = null)
+internal sealed class Output(OutputForm form, bool? isTerminal = null)
 {
     private const int BufferBytes = 1 << 16;
     private const int WidthMin = 80;
@@ -29,7 +29,10 @@ internal sealed class Output(bool isJson, bool? isTerminal = null)
     private int _buffered;
 
     /// <summary>Whether `--output json` was given.</summary>
-    public bool IsJson { get; } = isJson;
+    public bool IsJson => form == OutputForm.Json;
+
+    /// <summary>Whether `--output value` was given: text, and of keys and their values only the values.</summary>
+    public bool IsValueOnly => form == OutputForm.Value;
 
     /// <exception cref="OutputClosedException">Standard output cannot be written.</exception>
     public void Bytes(ReadOnlySpan<byte> bytes)
@@ -52,6 +55,14 @@ internal sealed class Output(bool isJson, bool? isTerminal = null)
     /// </summary>
     /// <inheritdoc cref="Bytes"/>
     public void Data(ReadOnlySpan<byte> bytes) => Bytes(_isTerminal ? Text.ForTerminal(bytes) : bytes);
+
+    /// <summary>
+    /// Prints a key, a value or a member as one of several in a line: unchanged, or quoted as <see cref="Text.Quoted"/> if neither tabs between columns nor
+    /// lines, nor the terminal that shows them, could carry it.
+    /// </summary>
+    /// <param name="isRaw">Unchanged in any case.</param>
+    /// <inheritdoc cref="Bytes"/>
+    public void Field(ReadOnlySpan<byte> bytes, bool isRaw) => Bytes(isRaw || Text.IsPlain(bytes, _isTerminal) ? bytes : Text.Quoted(bytes));
 
     /// <summary>Prints a line for people. Control characters, which a node may have sent, do not reach the terminal.</summary>
     /// <inheritdoc cref="Bytes"/>
@@ -101,4 +112,14 @@ internal sealed class Output(bool isJson, bool? isTerminal = null)
             throw new OutputClosedException(e);
         }
     }
+}
+
+/// <summary>What `--output` names.</summary>
+internal enum OutputForm
+{
+    Text,
+    Json,
+
+    /// <summary>As text, and of keys and their values only the values.</summary>
+    Value,
 }

@@ -24,6 +24,25 @@ internal static partial class ParseMistakes
     /// </summary>
     public static string? UnknownOption(ParseResult parsed, string[] arguments)
     {
+        var known = OptionsOf(parsed);
+        return arguments.TakeWhile(static argument => argument != "--")
+            .FirstOrDefault(argument => argument.StartsWith("--", StringComparison.Ordinal) && !known.Contains(NameIn(argument)));
+    }
+
+    /// <summary>The option that was meant by an unknown one, as a question with a space in front; empty if none is near.</summary>
+    public static string OptionMeant(ParseResult parsed, string unknown) =>
+        Spelling.Question(NameIn(unknown), OptionsOf(parsed).Where(static name => name.StartsWith("--", StringComparison.Ordinal)));
+
+    /// <summary>The command that was meant where none was found, as a question with a space in front; empty if none is near.</summary>
+    public static string CommandMeant(ParseResult parsed) =>
+        parsed.UnmatchedTokens.Count > 0 && parsed.CommandResult.Command.Subcommands is { Count: > 0 } commands
+            ? Spelling.Question(parsed.UnmatchedTokens[0], commands.SelectMany(static command => command.Aliases.Prepend(command.Name)))
+            : "";
+
+    private static string NameIn(string argument) => argument.Split('=', ':')[0];
+
+    private static HashSet<string> OptionsOf(ParseResult parsed)
+    {
         var known = new HashSet<string>(StringComparer.Ordinal);
         for (var (result, isOwn) = ((SymbolResult?)parsed.CommandResult, true);
             result is CommandResult { Command: var command }; (result, isOwn) = (result.Parent, false))
@@ -31,8 +50,7 @@ internal static partial class ParseMistakes
             foreach (var option in command.Options.Where(option => isOwn || option.Recursive))
                 known.UnionWith([option.Name, .. option.Aliases]);
         }
-        return arguments.TakeWhile(static argument => argument != "--")
-            .FirstOrDefault(argument => argument.StartsWith("--", StringComparison.Ordinal) && !known.Contains(argument.Split('=', ':')[0]));
+        return known;
     }
 
     // All typed options are numbers.

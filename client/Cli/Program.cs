@@ -1,46 +1,7 @@
-// kv: the command line client. Every failure is one line on standard error and one of the exit codes in ExitCodes.
-using System.CommandLine;
+// kv: the command line client.
 using KvCluster.Cli;
-using KvCluster.Cli.Commands;
 
-var root = new RootCommand("Command line client of KvCluster: read, write and load keys, examine and administer a cluster.")
-{
-    Globals.Endpoint, Globals.OutputFormat, Globals.Gateway, Globals.TlsCa, Globals.TlsCert, Globals.TlsKey, Globals.TlsServerName,
-};
-foreach (var command in CommandTable.For(args))
-    root.Subcommands.Add(command);
-if (ArgumentBytes.FirstWrong(args) is { } wrong)
-    return Refuse($"'{wrong}' is not UTF-8, as keys and values on the command line must be. To write other bytes, use load, or @FILE for a value.");
-// Keys may begin with @, so arguments that name files of further arguments are disabled.
-var parsed = root.Parse(args, new ParserConfiguration { ResponseFileTokenReplacer = null });
-if (parsed.Errors.Count > 0)
-    return Refuse(ParseMistakes.Describe(parsed.Errors));
-if (ParseMistakes.UnknownOption(parsed, args) is { } unknown)
-    return Refuse($"Unrecognized option '{unknown}'. Write -- in front of arguments that begin so, or OPTION=VALUE for the value of an option.");
-
-using var interruption = new Interruption();
-using var help = new StringWriter();
-var exitCode = await parsed.InvokeAsync(
-    new InvocationConfiguration { EnableDefaultExceptionHandler = false, ProcessTerminationTimeout = null, Output = help }, interruption.Token);
-return help.GetStringBuilder().Length == 0 ? exitCode : PrintHelp(help.ToString(), exitCode);
-
-static int Refuse(string mistake)
-{
-    StandardError.Tell($"{mistake} See kv --help.");
-    return ExitCodes.Usage;
-}
-
-static int PrintHelp(string text, int exitCode)
-{
-    try
-    {
-        var output = new Output(isJson: false);
-        output.Lines(text.TrimEnd());
-        output.Flush();
-        return exitCode;
-    }
-    catch (OutputClosedException e)
-    {
-        return CliCommand.Tell(e);
-    }
-}
+return ArgumentBytes.FirstWrong(args) is { } wrong
+    ? CommandRun.Refuse($"'{wrong}' is not UTF-8, as keys and values on the command line must be. Give other keys by --key-hex or --key-base64, "
+        + "and other values as @FILE.")
+    : await CommandRun.RunAsync(args);

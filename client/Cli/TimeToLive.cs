@@ -23,6 +23,12 @@ internal static class TimeToLive
         double.TryParse(
             text, NumberStyles.AllowLeadingSign | NumberStyles.AllowDecimalPoint | NumberStyles.AllowExponent, CultureInfo.InvariantCulture, out seconds);
 
+    /// <summary>What a key has left in a file. Where it is less than a millisecond it is one, the least that a key can have.</summary>
+    /// <exception cref="FormatException">It is too long. The message continues a sentence that begins with the line.</exception>
+    public static TimeSpan OfMilliseconds(double milliseconds) => milliseconds <= SecondsMax * 1000
+        ? TimeSpan.FromMilliseconds(Math.Max(1, milliseconds))
+        : throw new FormatException("has a time left of more than 100 years");
+
     private static TimeSpan Of(string name, double seconds) => seconds is >= 0.001 and <= SecondsMax
         ? TimeSpan.FromSeconds(seconds)
         : throw new CliException(ExitCodes.Usage, $"{name} must be from 0.001 seconds to 100 years.");

@@ -92,6 +92,15 @@ internal sealed record WatchDocument
         _ => "unknown",
     };
 
+    /// <summary>Why a key or a member is gone, for people; empty if the event is no removal.</summary>
+    public static string RemovalOf(KvEvent happened) => happened switch
+    {
+        { Kind: not (KvEventKind.Delete or KvEventKind.DeleteRange or KvEventKind.SetRemove) } => "",
+        { Reason: KvEventReason.Expired } => "expired",
+        { Reason: KvEventReason.SessionEnded } => "session ended",
+        _ => "deleted",
+    };
+
     private static string NameOf(KvEventReason reason) => reason switch
     {
         KvEventReason.User => "user",

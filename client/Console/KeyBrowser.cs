@@ -28,7 +28,7 @@ internal sealed class KeyBrowser(KvClient client)
     public async Task<object> ReadAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken)
     {
         var read = await client.GetAsync(key, new KvGetOptions { WithLife = true }, cancellationToken).ConfigureAwait(false);
-        var shown = read.Value[..Math.Min(read.Value.Length, ValueBytesShown)];
+        var shown = read.Value.Memory[..Math.Min(read.Value.Length, ValueBytesShown)];
         return new
         {
             read.Found,

@@ -1,4 +1,3 @@
-using System.Text;
 using Google.Protobuf;
 using KvCluster.Wire;
 
@@ -10,11 +9,11 @@ internal static class Bytes
     /// <summary>The message refers to the caller's memory, which must not change until the call is answered.</summary>
     public static ByteString ToByteString(this ReadOnlyMemory<byte> memory) => memory.IsEmpty ? ByteString.Empty : UnsafeByteOperations.UnsafeWrap(memory);
 
-    public static ReadOnlyMemory<byte> Utf8(string text)
-    {
-        ArgumentNullException.ThrowIfNull(text);
-        return Encoding.UTF8.GetBytes(text);
-    }
+    /// <inheritdoc cref="ToByteString(ReadOnlyMemory{byte})"/>
+    public static ByteString ToByteString(this KvKey key) => key.Memory.ToByteString();
+
+    /// <inheritdoc cref="ToByteString(ReadOnlyMemory{byte})"/>
+    public static ByteString ToByteString(this KvValue value) => value.Memory.ToByteString();
 
     public static V1.Etag ToMessage(this Etag etag) => new() { Epoch = etag.Epoch, Change = etag.Change };
 

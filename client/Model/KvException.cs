@@ -11,7 +11,7 @@ public class KvException : Exception
         Outcome = outcome;
     }
 
-    /// <summary>Stable, in capitals: CONDITION_FAILED, NO_LEADER, KEY_TOO_LONG and so on; kv.proto lists them.</summary>
+    /// <summary>One of <see cref="KvReasons"/>, or of a later version.</summary>
     public string Reason { get; }
 
     /// <summary>The outcome of the change.</summary>
@@ -19,7 +19,8 @@ public class KvException : Exception
 }
 
 /// <summary>A condition did not hold; nothing was applied.</summary>
-public sealed class KvConditionFailedException(string message, int conditionIndex, ShardPosition position) : KvException("CONDITION_FAILED", message)
+public sealed class KvConditionFailedException(string message, int conditionIndex, ShardPosition position)
+    : KvException(KvReasons.ConditionFailed, message)
 {
     /// <summary>Index of the condition in the request.</summary>
     public int ConditionIndex { get; } = conditionIndex;
@@ -38,17 +39,38 @@ public sealed class KvInvalidRequestException(string reason, string message) : K
 /// executed. For a change the outcome is unknown, because an earlier attempt may have been executed. The client continues in the present history with the next
 /// call.
 /// </summary>
-public sealed class KvLineageChangedException(string message, ChangeOutcome outcome) : KvException("LINEAGE_CHANGED", message, outcome);
+public sealed class KvLineageChangedException(string message, ChangeOutcome outcome) : KvException(KvReasons.LineageChanged, message, outcome);
 
 /// <summary>
 /// The change was sent and repeated until the timeout, and it is unknown whether it was applied. Read the key, or repeat the change if that is harmless.
 /// </summary>
 public sealed class KvOutcomeUnknownException(string message, Exception? cause = null)
-    : KvException("OUTCOME_UNKNOWN", message, ChangeOutcome.Unknown, cause);
+    : KvException(KvReasons.OutcomeUnknown, message, ChangeOutcome.Unknown, cause);
 
 /// <summary>The cluster could not be reached, or had no leader, for as long as the call was allowed to take. Nothing was applied.</summary>
 public sealed class KvUnavailableException(string reason, string message, Exception? cause = null)
     : KvException(reason, message, ChangeOutcome.NotApplied, cause);
+
+/// <summary>
+/// The keys of one change, or the sets of one intersection, belong to several shards. Nothing was applied. Make a change of each shard
+/// (<see cref="KvClient.FindShardAsync"/> tells which shard a key belongs to), or choose keys that stay together.
+/// </summary>
+public sealed class KvShardsDifferException(string message, IReadOnlyList<uint> shards) : KvException(KvReasons.ShardsDiffer, message)
+{
+    /// <summary>Those of the shards that the refusal names, mostly two; empty if it names none.</summary>
+    public IReadOnlyList<uint> Shards { get; } = shards;
+}
+
+/// <summary>
+/// The snapshot of a scan or a page is not kept any more. What was received is correct. Begin anew, or allow a newer snapshot
+/// (<see cref="KvScan.OneSnapshot"/>, <see cref="KvList.NewerSnapshots"/>).
+/// </summary>
+public sealed class KvSnapshotTooOldException(string message) : KvException(KvReasons.SnapshotTooOld, message);
+
+/// <summary>
+/// The session that is to own a key has ended, is of another shard than the key, or has no lifetime. Nothing was applied. Open another session.
+/// </summary>
+public sealed class KvNoOwnerException(string message) : KvException(KvReasons.NoOwner, message);
 
 /// <summary>The outcome of the change that an error is about.</summary>
 public enum ChangeOutcome
@@ -65,7 +87,7 @@ public enum ChangeOutcome
 /// <see cref="KvWatch.Initial"/>.
 /// </summary>
 public sealed class KvCompactedException(string message, ShardPosition oldest, Exception? cause = null)
-    : KvException("COMPACTED", message, ChangeOutcome.NotApplied, cause)
+    : KvException(KvReasons.Compacted, message, ChangeOutcome.NotApplied, cause)
 {
     /// <summary>The oldest position of the shard from which a watch could have begun.</summary>
     public ShardPosition Oldest { get; } = oldest;

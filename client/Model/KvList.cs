@@ -6,13 +6,13 @@ namespace KvCluster.Client;
 public sealed record KvList
 {
     /// <summary>Only keys with this prefix; empty means all.</summary>
-    public ReadOnlyMemory<byte> Prefix { get; init; }
+    public KvKey Prefix { get; init; }
 
     /// <summary>First key, inclusive; empty means the first of all.</summary>
-    public ReadOnlyMemory<byte> Start { get; init; }
+    public KvKey Start { get; init; }
 
     /// <summary>End, exclusive; empty means after the last.</summary>
-    public ReadOnlyMemory<byte> End { get; init; }
+    public KvKey End { get; init; }
 
     /// <summary>Descending from the last key.</summary>
     public bool Reverse { get; init; }
@@ -31,6 +31,16 @@ public sealed record KvList
 
     /// <summary>How up to date the entries must be; null means <see cref="KvClientOptions.Read"/>.</summary>
     public KvReadMode? Read { get; init; }
+
+    /// <summary>The maximum time of a page with all its retries; null means <see cref="KvClientOptions.Timeout"/>.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">It is not greater than zero, or longer than a day.</exception>
+    public TimeSpan? Timeout
+    {
+        get;
+        init => field = KvCallOptions.Checked(value);
+    }
+
+    internal KvCallOptions? Call => Timeout is null ? null : new KvCallOptions { Timeout = Timeout };
 
     /// <summary>
     /// If the snapshot of the page before is not kept any more, because its reader paused for long or its node stopped, continue after its last entry in a

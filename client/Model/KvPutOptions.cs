@@ -1,11 +1,8 @@
 namespace KvCluster.Client;
 
 /// <summary>What is special about a put.</summary>
-public sealed record KvPutOptions
+public sealed record KvPutOptions : KvChangeOptions
 {
-    /// <summary>A test of the state before the put.</summary>
-    public KvCondition? Condition { get; init; }
-
     /// <summary>
     /// How long the key lives, from a millisecond to 100 years. It ends at most 250 ms late. Null means until it is deleted, and so a put without it removes
     /// the expiry that the key had, unless <see cref="KeepExpiry"/> is set.
@@ -29,6 +26,12 @@ public sealed record KvPutOptions
 
     /// <summary>The shard appends the next number to the key: 20 decimal digits, from 1 on. No number under a prefix is given twice.</summary>
     public bool Sequence { get; init; }
+
+    /// <summary>A put on a condition, of which nothing else is special; null means a put without one.</summary>
+    public static implicit operator KvPutOptions(KvCondition? condition) => new() { Condition = condition };
+
+    /// <summary>Whether nothing is special about what is put but the condition, if there is one.</summary>
+    internal bool HasOnlyCondition => TimeToLive is null && Owner is null && !KeepExpiry && !KeepOwner && !Sequence;
 
     internal static ulong Milliseconds(TimeSpan timeToLive) => timeToLive >= TimeSpan.FromMilliseconds(1)
         ? (ulong)timeToLive.TotalMilliseconds

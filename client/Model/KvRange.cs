@@ -4,13 +4,13 @@ namespace KvCluster.Client;
 public sealed record KvRange
 {
     /// <summary>Only keys with this prefix; empty means all.</summary>
-    public ReadOnlyMemory<byte> Prefix { get; init; }
+    public KvKey Prefix { get; init; }
 
     /// <summary>First key, inclusive; empty means the first of all.</summary>
-    public ReadOnlyMemory<byte> Start { get; init; }
+    public KvKey Start { get; init; }
 
     /// <summary>End, exclusive; empty means after the last.</summary>
-    public ReadOnlyMemory<byte> End { get; init; }
+    public KvKey End { get; init; }
 
     /// <summary>Required to delete a range without prefix, start and end, so that nobody deletes all keys by mistake. Reads do not need it.</summary>
     public bool All { get; init; }

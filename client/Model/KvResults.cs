@@ -5,7 +5,7 @@ namespace KvCluster.Client;
 /// <param name="Value">Its value; empty if it does not.</param>
 /// <param name="Etag">The etag of the change that set the value.</param>
 /// <param name="Position">The state that the answer was read from.</param>
-public readonly record struct GetResult(bool Found, ReadOnlyMemory<byte> Value, Etag Etag, ShardPosition Position)
+public readonly record struct GetResult(bool Found, KvValue Value, Etag Etag, ShardPosition Position)
 {
     /// <summary>
     /// For a <see cref="KvReadMode.Stale"/> read: for how long the answer may have been out of date, as far as the replica can know. Null if the replica has
@@ -14,7 +14,7 @@ public readonly record struct GetResult(bool Found, ReadOnlyMemory<byte> Value, 
     public TimeSpan? Age { get; init; }
 
     /// <summary>The key that was found, if the nearest one was asked for; otherwise empty.</summary>
-    public ReadOnlyMemory<byte> Key { get; init; }
+    public KvKey Key { get; init; }
 
     /// <summary>What ends the key besides a delete, if <see cref="KvGetOptions.WithLife"/> asked for it.</summary>
     public KvLife Life { get; init; }
@@ -33,16 +33,20 @@ public readonly record struct KvLife(TimeSpan? Left, Etag? Owner);
 /// <param name="Key">1 to 2,048 bytes.</param>
 /// <param name="Value">Up to 8 MiB; empty in scans of keys only.</param>
 /// <param name="Etag">The etag of the change that set the value.</param>
-public readonly record struct KvEntry(ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, Etag Etag)
+public readonly record struct KvEntry(KvKey Key, KvValue Value, Etag Etag)
 {
     /// <summary>What ends the key besides a delete, if the scan asked for it.</summary>
     public KvLife Life { get; init; }
 }
 
-/// <summary>The answer to a put with options.</summary>
+/// <summary>The answer to a put.</summary>
 /// <param name="Key">The key that was set; with a sequence the new one.</param>
-/// <param name="Position">The change's position in its shard; its etag is now that of the key.</param>
-public readonly record struct PutResult(ReadOnlyMemory<byte> Key, ShardPosition Position);
+/// <param name="Position">The change's position in its shard.</param>
+public readonly record struct PutResult(KvKey Key, ShardPosition Position)
+{
+    /// <summary>The etag of the change, which is now that of the key.</summary>
+    public Etag Etag => Position.Etag;
+}
 
 /// <summary>The answer to an increment.</summary>
 /// <param name="Number">The number afterwards.</param>

@@ -4,10 +4,10 @@ namespace KvCluster.Client;
 public sealed record KvSetScan
 {
     /// <summary>Only members with this prefix; empty means all.</summary>
-    public ReadOnlyMemory<byte> Prefix { get; init; }
+    public KvKey Prefix { get; init; }
 
     /// <summary>First member, inclusive; empty means the first of all.</summary>
-    public ReadOnlyMemory<byte> Start { get; init; }
+    public KvKey Start { get; init; }
 
     /// <summary>Descending from the last member.</summary>
     public bool Reverse { get; init; }
@@ -17,28 +17,48 @@ public sealed record KvSetScan
 
     /// <summary>How up to date the members must be; null means <see cref="KvClientOptions.Read"/>.</summary>
     public KvReadMode? Read { get; init; }
+
+    /// <summary>The maximum time of a page with all its retries; null means <see cref="KvClientOptions.Timeout"/>.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">It is not greater than zero, or longer than a day.</exception>
+    public TimeSpan? Timeout
+    {
+        get;
+        init => field = KvCallOptions.Checked(value);
+    }
+
+    internal KvCallOptions? Call => Timeout is null ? null : new KvCallOptions { Timeout = Timeout };
 }
 
 /// <summary>Sets of one shard whose common members are asked for.</summary>
 public sealed record KvIntersection
 {
     /// <summary>The keys of 1 to 64 sets.</summary>
-    public IReadOnlyList<ReadOnlyMemory<byte>> Keys { get; init; } = [];
+    public IReadOnlyList<KvKey> Keys { get; init; } = [];
 
     /// <summary>First member returned, inclusive.</summary>
-    public ReadOnlyMemory<byte> Start { get; init; }
+    public KvKey Start { get; init; }
 
     /// <summary>The maximum number of members returned, up to 10,000; 0 returns none.</summary>
     public int Limit { get; init; } = 1_000;
 
     /// <summary>For each set below such a prefix its members in the intersection are counted. At most 16.</summary>
-    public IReadOnlyList<ReadOnlyMemory<byte>> FacetPrefixes { get; init; } = [];
+    public IReadOnlyList<KvKey> FacetPrefixes { get; init; } = [];
 
     /// <summary>The maximum number of facets for each prefix, the largest first.</summary>
     public int FacetsMax { get; init; } = 10;
 
     /// <summary>How up to date the answer must be; null means <see cref="KvClientOptions.Read"/>.</summary>
     public KvReadMode? Read { get; init; }
+
+    /// <summary>The maximum time of the call with all its retries; null means <see cref="KvClientOptions.Timeout"/>.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">It is not greater than zero, or longer than a day.</exception>
+    public TimeSpan? Timeout
+    {
+        get;
+        init => field = KvCallOptions.Checked(value);
+    }
+
+    internal KvCallOptions? Call => Timeout is null ? null : new KvCallOptions { Timeout = Timeout };
 }
 
 /// <summary>The answer to a change of a set.</summary>
@@ -53,7 +73,7 @@ public readonly record struct SetChangeResult(ulong Changed, ShardPosition Posit
 /// <param name="Facets">For each facet prefix, in their order.</param>
 /// <param name="Position">The state that was read.</param>
 public sealed record IntersectResult(
-    IReadOnlyList<ReadOnlyMemory<byte>> Members, bool More, ulong Count, IReadOnlyList<FacetsResult> Facets, ShardPosition Position);
+    IReadOnlyList<KvKey> Members, bool More, ulong Count, IReadOnlyList<FacetsResult> Facets, ShardPosition Position);
 
 /// <summary>The facets below one prefix.</summary>
 /// <param name="Sets">The largest first.</param>
@@ -63,4 +83,4 @@ public sealed record FacetsResult(IReadOnlyList<FacetResult> Sets, ulong SetsFou
 /// <summary>A facet.</summary>
 /// <param name="Key">The key of the set.</param>
 /// <param name="Count">How many members of the intersection it has.</param>
-public readonly record struct FacetResult(ReadOnlyMemory<byte> Key, ulong Count);
+public readonly record struct FacetResult(KvKey Key, ulong Count);

@@ -18,9 +18,13 @@ public sealed record KvWatchMessage(ShardPosition Position, IReadOnlyList<KvEven
 {
     /// <summary>
     /// For <see cref="KvWatch.After"/>: what follows this message, in all shards, also in another process and after a failover. Null until every shard has told
-    /// where the watch begins. Made when it is asked for.
+    /// where the watch begins. Made when it is asked for, unless it was set.
     /// </summary>
-    public string? Token => Positions is null ? null : WatchToken.Of(Positions.Values);
+    public string? Token
+    {
+        get => field ?? (Positions is null ? null : WatchToken.Of(Positions.Values));
+        init;
+    }
 
     /// <summary>The positions of all shards with this message; null if some are not known.</summary>
     internal ImmutableSortedDictionary<uint, Position>? Positions { get; init; }
@@ -50,7 +54,10 @@ public enum KvEventKind
     /// <summary>A key was removed, or was to be removed and did not exist.</summary>
     Delete,
 
-    /// <summary>All keys from <see cref="KvEvent.Key"/> to <see cref="KvEvent.RangeEnd"/> were removed.</summary>
+    /// <summary>
+    /// All keys from <see cref="KvEvent.Key"/> to <see cref="KvEvent.RangeEnd"/> were removed, of those that are watched: the range is told only as far as the
+    /// watch goes. A watch of one key gets a delete, and one with <see cref="KvWatch.ExpandRanges"/> a delete of each key that was in the range.
+    /// </summary>
     DeleteRange,
 
     /// <summary>A member was added to a set.</summary>
@@ -84,18 +91,18 @@ public enum KvEventReason
 /// <param name="Reason">Why.</param>
 /// <param name="Key">The key, the first one of the range, or the key of the set.</param>
 /// <param name="Etag">The etag of the change.</param>
-public sealed record KvEvent(KvEventKind Kind, KvEventReason Reason, ReadOnlyMemory<byte> Key, Etag Etag)
+public sealed record KvEvent(KvEventKind Kind, KvEventReason Reason, KvKey Key, Etag Etag)
 {
     /// <summary>
     /// The end of a range, exclusive; empty: that of the shard. Of a set from which all members were removed: only those before this one, unless it is empty.
     /// </summary>
-    public ReadOnlyMemory<byte> RangeEnd { get; init; }
+    public KvKey RangeEnd { get; init; }
 
     /// <summary>The value of a put; empty with <see cref="KvWatch.KeysOnly"/>.</summary>
-    public ReadOnlyMemory<byte> Value { get; init; }
+    public KvValue Value { get; init; }
 
     /// <summary>The member of a set.</summary>
-    public ReadOnlyMemory<byte> Member { get; init; }
+    public KvKey Member { get; init; }
 
     /// <summary>Whether what follows is known. Only with <see cref="KvWatch.WithPrevious"/>, and if the change was recent when it was sent.</summary>
     public bool IsPreviousKnown { get; init; }
@@ -104,5 +111,5 @@ public sealed record KvEvent(KvEventKind Kind, KvEventReason Reason, ReadOnlyMem
     public Etag? PreviousEtag { get; init; }
 
     /// <summary>The value that it had.</summary>
-    public ReadOnlyMemory<byte> PreviousValue { get; init; }
+    public KvValue PreviousValue { get; init; }
 }

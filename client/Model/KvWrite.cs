@@ -3,7 +3,8 @@ using KvCluster.V1;
 namespace KvCluster.Client;
 
 /// <summary>
-/// Operations on keys of one shard, with conditions, applied atomically. Fill it and then pass it to <see cref="KvClient.WriteAsync"/>. Not thread-safe. At
+/// Operations on keys of one shard, with conditions, applied atomically. Fill it and then pass it to <see cref="KvClient.WriteAsync"/> or
+/// <see cref="KvClient.TryWriteAsync"/>. Not thread-safe. At
 /// most 16 MiB and 10,000 operations.
 /// </summary>
 public sealed class KvWrite
@@ -12,6 +13,8 @@ public sealed class KvWrite
     public KvWrite() => Operations = new KvOperations(Message.Operations);
 
     internal WriteRequest Message { get; } = new();
+
+    internal bool ReturnsPresentValue { get; private set; }
 
     /// <summary>The operations. Those that read, and increments and sequences, need <see cref="WithResults"/>.</summary>
     public KvOperations Operations { get; }
@@ -28,20 +31,30 @@ public sealed class KvWrite
     }
 
     /// <summary>
-    /// Adds a put. The memory must not change until the write is answered. What ended the key besides a delete goes with the old value; to keep it, add the put
-    /// to
-    /// <see cref="Operations"/> with <see cref="KvPutOptions"/>.
+    /// Adds a put. The memory must not change until the write is answered. What ended the key besides a delete goes with the old value, unless the options keep
+    /// it.
     /// </summary>
-    public KvWrite Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value)
+    /// <inheritdoc cref="KvOperations.Put" path="/param"/>
+    /// <exception cref="ArgumentException">The options have a condition, or those of a call, which are of the whole write.</exception>
+    public KvWrite Put(KvKey key, KvValue value, KvPutOptions? options = null)
     {
-        Operations.Put(key, value);
+        Operations.Put(key, value, options);
         return this;
     }
 
     /// <summary>Adds a delete, which also succeeds if the key does not exist.</summary>
-    public KvWrite Delete(ReadOnlyMemory<byte> key)
+    public KvWrite Delete(KvKey key)
     {
         Operations.Delete(key);
+        return this;
+    }
+
+    /// <summary>
+    /// For <see cref="KvClient.TryWriteAsync"/>: if a condition does not hold, also return the value of its key (<see cref="KvFailedCondition.Value"/>).
+    /// </summary>
+    public KvWrite WithPresentValue()
+    {
+        ReturnsPresentValue = true;
         return this;
     }
 

@@ -31,6 +31,6 @@ internal static class WatchToken
     }
 
     private static KvInvalidRequestException Invalid(Exception? cause) =>
-        new("BAD_REQUEST", $"The resume token of the watch is damaged or of another program{(cause is null ? "" : $" ({cause.GetType().Name})")}; "
+        new(KvReasons.BadRequest, $"The resume token of the watch is damaged or of another program{(cause is null ? "" : $" ({cause.GetType().Name})")}; "
             + "nothing was watched. Pass a token as a watch has returned it, or watch anew.");
 }

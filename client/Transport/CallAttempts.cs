@@ -42,6 +42,9 @@ internal sealed class CallAttempts(
     /// <summary>Where the key was when the call was made, if it has been searched.</summary>
     public required KeyPlace Place { get; init; }
 
+    /// <summary>No attempt is repeated, except at the node that a redirection names.</summary>
+    public bool NoRetry { get; init; }
+
     public ReadOnlyMemory<byte> Key { get; } = key;
 
     public ByteString Request { get; } = request;
@@ -59,17 +62,20 @@ internal sealed class CallAttempts(
     /// <summary>
     /// Whether the next attempt is charged to the budget. It is if it repeats one that failed, but not if it follows a node's redirection.
     /// </summary>
-    public bool IsCharged => Attempts > 0 && LastReason is not ("NOT_LEADER" or "WRONG_SHARD");
+    public bool IsCharged => Attempts > 0 && !IsRedirection(LastReason);
 
     private bool IsChange => Method.IsChangeOfKeys();
 
     /// <summary>Whether a call that was refused for this reason may succeed if it is repeated.</summary>
     public static bool IsRetried(string? reason) => RetriedReasons.Contains(reason);
 
+    // The node has not tried to serve the call.
+    private static bool IsRedirection(string reason) => reason is "NOT_LEADER" or "WRONG_SHARD";
+
     /// <summary>When to give up an attempt that begins now.</summary>
     public long AttemptDeadlineMs()
     {
-        if (!AtAnyReplica)
+        if (!AtAnyReplica || NoRetry)
             return DeadlineMs;
         var now = runtime.NowMs;
         return Math.Min(DeadlineMs, now + Math.Max(ReplicaWaitMinMs, (DeadlineMs - now) / 3));
@@ -82,7 +88,7 @@ internal sealed class CallAttempts(
     public Attempt Again(string failure, bool lacksLeader = true)
     {
         (_lastFailure, LastReason, _lacksLeader) = (failure, NoAnswer, lacksLeader);
-        return Attempt.Failed(CallStatus.Unavailable(failure), mayRetry: true);
+        return Attempt.Failed(CallStatus.Unavailable(failure), mayRetry: !NoRetry);
     }
 
     /// <summary>A node answered with an error.</summary>
@@ -97,7 +103,7 @@ internal sealed class CallAttempts(
             _late = status;
         // An attempt at any replica was given only a part of the call's time. Any other attempt was given all of it, so the time is over.
         if (!CallStatus.IsUnknown(status))
-            return Attempt.Failed(status, isLate ? AtAnyReplica : IsRetried(reason), WaitAskedBy(status));
+            return Attempt.Failed(status, (isLate ? AtAnyReplica : IsRetried(reason)) && (!NoRetry || IsRedirection(reason)), WaitAskedBy(status));
         if (CallStatus.IsNotExecuted(status))
             return Attempt.Failed(status, mayRetry: false);
         return Unknown(status);
@@ -137,7 +143,7 @@ internal sealed class CallAttempts(
         _lastFailure = status.Message;
         if (IsChange)
             _unknown = status;
-        return Attempt.Failed(status, isIdentified || !IsChange);
+        return Attempt.Failed(status, (isIdentified || !IsChange) && !NoRetry);
     }
 
     private (TimeSpan Asked, TimeSpan Left)? WaitAskedBy(Status refusal) => refusal.GetDetail<RetryInfo>()?.RetryDelay is { } asked

@@ -97,7 +97,8 @@ internal sealed class CallRouter : IAsyncDisposable
     public CancellationToken Closing => _closing.Token;
 
     /// <summary>The deadline of a call that begins now.</summary>
-    public long DeadlineFromNow() => _runtime.NowMs + (long)_options.Timeout.TotalMilliseconds;
+    /// <param name="timeout">Its maximum time; null means that of the options.</param>
+    public long DeadlineFromNow(TimeSpan? timeout = null) => _runtime.NowMs + (long)(timeout ?? _options.Timeout).TotalMilliseconds;
 
     /// <summary>Makes a call on a key. <paramref name="request"/> must not change until the call is answered.</summary>
     /// <param name="method">The method to call.</param>
@@ -113,11 +114,12 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <param name="isQuiet">A cancelled call returns <see cref="RoutedReply.Cancelled"/> instead of throwing, where it can. Each method that an exception
     /// passes on its way takes as long as a call, and a router may have many callers with short deadlines.</param>
     /// <param name="place">Where the key is, if it has been searched already.</param>
+    /// <param name="noRetry">No attempt is repeated, except at the node that a redirection names.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
         Method method, ReadOnlyMemory<byte> key,
         ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
-        ActivityContext parent = default, ReplyWay way = default, bool isQuiet = false, KeyPlace place = default)
+        ActivityContext parent = default, ReplyWay way = default, bool isQuiet = false, KeyPlace place = default, bool noRetry = false)
     {
         ThrowIfClosed();
         if (request.Length > RequestBytesMax)
@@ -128,7 +130,7 @@ internal sealed class CallRouter : IAsyncDisposable
         var span = ClientMetrics.TakesSpans ? ClientMetrics.StartCall(method, parent) : null;
         var call = new CallAttempts(_runtime, method, key, request, deadlineMs, isIdentified, atAnyReplica)
         {
-            Traceparent = TraceparentOf(span, parent), Way = way, Place = place,
+            Traceparent = TraceparentOf(span, parent), Way = way, Place = place, NoRetry = noRetry,
         };
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
         try
@@ -256,7 +258,7 @@ internal sealed class CallRouter : IAsyncDisposable
         // block the calls to all shards.
         var pending = PendingCall.Rent(call.Method, call.Request, shard?.ShardId ?? default, destination.Generation, call.AttemptDeadlineMs());
         pending.Traceparent = call.Traceparent;
-        pending.IsPatient = destination.IsSlow;
+        pending.IsPatient = destination.IsSlow || call.NoRetry;
         pending.ReplyBytesMax = call.Way switch
         {
             { Lane: ReplyLane.Any } => 0u,

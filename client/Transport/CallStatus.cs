@@ -13,13 +13,13 @@ namespace KvCluster.Client.Transport;
 internal static class CallStatus
 {
     /// <summary>The reason of a call that names keys of several shards. Which shard has a key may change between the map and the call.</summary>
-    public const string ShardsDiffer = "SHARDS_DIFFER";
+    public const string ShardsDiffer = KvReasons.ShardsDiffer;
 
     /// <summary>The reason of a scan or page whose snapshot is not kept any more.</summary>
-    public const string SnapshotTooOld = "SNAPSHOT_TOO_OLD";
+    public const string SnapshotTooOld = KvReasons.SnapshotTooOld;
 
     /// <summary>The reason of a stream that was ended because its caller did not read it.</summary>
-    public const string NotRead = "NOT_READ";
+    public const string NotRead = KvReasons.NotRead;
 
     /// <summary>The change was sent and not answered.</summary>
     /// <remarks>

@@ -32,9 +32,12 @@ internal static class KvErrors
         var reason = CallStatus.ReasonOf(status);
         return (StatusCode)status.Code switch
         {
-            StatusCode.FailedPrecondition when reason == "CONDITION_FAILED" => ConditionFailed(status.Message, info),
+            StatusCode.FailedPrecondition when reason == KvReasons.ConditionFailed => ConditionFailed(status.Message, info),
+            StatusCode.FailedPrecondition when reason == KvReasons.ShardsDiffer => new KvShardsDifferException(status.Message, ShardsIn(status)),
+            StatusCode.FailedPrecondition when reason == KvReasons.NoOwner => new KvNoOwnerException(status.Message),
+            StatusCode.Aborted when reason == KvReasons.SnapshotTooOld => new KvSnapshotTooOldException(status.Message),
             StatusCode.Unavailable or StatusCode.DeadlineExceeded => new KvUnavailableException(reason, status.Message),
-            StatusCode.OutOfRange when reason == "COMPACTED" =>
+            StatusCode.OutOfRange when reason == KvReasons.Compacted =>
                 new KvCompactedException(status.Message, status.GetDetail<V1.Compacted>()?.Oldest.ToPosition() ?? default),
             StatusCode.InvalidArgument => new KvInvalidRequestException(reason, status.Message),
             _ => new KvException(reason, status.Message),
@@ -61,6 +64,8 @@ internal static class KvErrors
     private static KvException ToException(RpcException failure, string message) => failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded
             ? new KvUnavailableException(CallStatus.ReasonOf(failure.StatusCode), message, failure)
             : new KvException(CallStatus.ReasonOf(failure.StatusCode), message, ChangeOutcome.NotApplied, failure);
+
+    private static uint[] ShardsIn(Status status) => [.. status.GetDetail<V1.RouteHint>()?.Routes.Select(static route => route.Shard).Distinct() ?? []];
 
     private static KvConditionFailedException ConditionFailed(string message, ErrorInfo? info)
     {

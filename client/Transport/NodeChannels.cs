@@ -24,6 +24,9 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
 
     private readonly ConcurrentDictionary<(string Address, Use Use), (GrpcChannel Channel, CallInvoker Calls)> _channels = new();
 
+    /// <summary>Returns the header of requests to an address by which the program authorizes itself; null: none has it.</summary>
+    public Func<Uri, CancellationToken, ValueTask<string?>>? Authorization { get; init; }
+
     private volatile bool _closed;
 
     private enum Use
@@ -67,7 +70,7 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
 
     private (GrpcChannel Channel, CallInvoker Calls) Open((string Address, Use Use) to)
     {
-        var handler = new LargeMessageHandler(NodeHandler.Create(connector.ConnectAsync, NodeHandler.ConnectTimeMax));
+        var handler = new LargeMessageHandler(NodeHandler.Create(connector.ConnectAsync, NodeHandler.ConnectTimeMax, Authorization));
         var options = new GrpcChannelOptions { HttpHandler = handler, DisposeHttpClient = true, MaxReceiveMessageSize = null };
         var channel = GrpcChannel.ForAddress(to.Address, options);
         var calls = channel.Calls().Intercept(cluster, new UnsupportedCalls(to.Address));

@@ -33,6 +33,9 @@ internal sealed class NodeConnection : INodeConnection
     /// <summary>The cluster that its streams are meant for.</summary>
     public ExpectedCluster Cluster { get; init; } = new();
 
+    /// <summary>Returns the header of requests to an address by which the program authorizes itself; null: none has it.</summary>
+    public Func<Uri, CancellationToken, ValueTask<string?>>? Authorization { get; init; }
+
     private readonly string _address;
     private readonly TlsConnector _connector;
     private readonly ILogger _log;
@@ -186,7 +189,8 @@ internal sealed class NodeConnection : INodeConnection
                     connected.TrySetResult();
                     return stream;
                 },
-                _connectTimeMax),
+                _connectTimeMax,
+                Authorization),
             ReplyBytesMax);
         using var channel = GrpcChannel.ForAddress(_address, new GrpcChannelOptions { HttpHandler = handler, MaxReceiveMessageSize = ReplyBytesMax });
         return await new CallStream(_address, _queue.Reader, _open, connected.Task).RunAsync(channel, Cluster.Header, _disposed.Token).ConfigureAwait(false);

@@ -16,7 +16,18 @@ internal static class NodeHandler
     public static readonly TimeSpan ConnectTimeMax = TimeSpan.FromSeconds(2);
 
     /// <summary>Makes a handler, which opens its connections with a callback.</summary>
-    public static SocketsHttpHandler Create(Func<SocketsHttpConnectionContext, CancellationToken, ValueTask<Stream>> connect, TimeSpan connectTimeMax) => new()
+    /// <param name="connect">Opens a connection.</param>
+    /// <param name="connectTimeMax">How long that may take.</param>
+    /// <param name="authorization">Returns the header of requests to an address by which the program authorizes itself; null: none has it.</param>
+    public static HttpMessageHandler Create(
+        Func<SocketsHttpConnectionContext, CancellationToken, ValueTask<Stream>> connect, TimeSpan connectTimeMax,
+        Func<Uri, CancellationToken, ValueTask<string?>>? authorization)
+    {
+        var handler = Create(connect, connectTimeMax);
+        return authorization is null ? handler : new AuthorizationHandler(handler, authorization);
+    }
+
+    private static SocketsHttpHandler Create(Func<SocketsHttpConnectionContext, CancellationToken, ValueTask<Stream>> connect, TimeSpan connectTimeMax) => new()
     {
         UseProxy = false,
         ConnectTimeout = connectTimeMax,

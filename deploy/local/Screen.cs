@@ -34,7 +34,7 @@ internal static class Screen
             output.WriteLine($"  export KVCLUSTER_TLS_KEY={tls.KeyFile}");
         }
         if (options.Tls || options.Port != LocalOptions.PortDefault)
-            output.WriteLine($"  export KV_ENDPOINT={options.RouterAddress}");
+            output.WriteLine($"  export KVCLUSTER_ENDPOINT={options.RouterAddress}");
         output.WriteLine("  kv put greeting hello");
         output.WriteLine("  kv get greeting");
         output.WriteLine(sampleRecords > 0 ? "  kv scan packages/games/ --limit 3" : "  kv scan --limit 3");

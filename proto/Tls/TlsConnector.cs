@@ -11,6 +11,11 @@ namespace KvCluster.Tls;
 /// <param name="serverName">The name that the other side's certificate must have; null means the host of the address.</param>
 internal sealed class TlsConnector(CredentialFiles? files, string? serverName = null)
 {
+    private const string OwnList = "the program's own list";
+
+    /// <summary>What takes the place of files.</summary>
+    public GivenCredentials Given { get; init; } = new();
+
     /// <summary>For <see cref="SocketsHttpHandler.ConnectCallback"/>. The handler's ConnectTimeout limits its time.</summary>
     /// <exception cref="AuthenticationException">The other side's certificate is refused, or it refuses ours.</exception>
     public async ValueTask<Stream> ConnectAsync(SocketsHttpConnectionContext context, CancellationToken cancellationToken)
@@ -41,13 +46,17 @@ internal sealed class TlsConnector(CredentialFiles? files, string? serverName = 
         {
             TargetHost = name,
             ApplicationProtocols = [SslApplicationProtocol.Http2],
-            CertificateChainPolicy = credentials?.ChainPolicy,
-            ClientCertificateContext = credentials?.Context,
-            RemoteCertificateValidationCallback = (_, certificate, chain, errors) =>
+            CertificateChainPolicy = Given.Authorities is { } authorities ? TlsCredentials.PolicyOf(authorities) : credentials?.ChainPolicy,
+            ClientCertificateContext = Given.Own is { } own ? own() : credentials?.Context,
+            RemoteCertificateValidationCallback = (sender, certificate, chain, errors) =>
             {
-                if (errors != SslPolicyErrors.None)
-                    refusal = CertificateRefusal.Describe(certificate, chain, errors, name, credentials?.Files.AuthorityFile);
-                return errors == SslPolicyErrors.None;
+                if (Given.Accept?.Invoke(sender, certificate, chain, errors) ?? errors == SslPolicyErrors.None)
+                    return true;
+                refusal = errors == SslPolicyErrors.None
+                    ? "the program does not accept its certificate"
+                    : CertificateRefusal.Describe(
+                        certificate, chain, errors, name, Given.Authorities is null ? credentials?.Files.AuthorityFile : OwnList);
+                return false;
             },
         };
         var secure = new SslStream(stream);

@@ -72,7 +72,8 @@ internal sealed class TlsCredentials
         return new TlsCredentials(files, authorities, own, SslStreamCertificateContext.Create(own, path, offline: true)) { End = end };
     }
 
-    private static X509ChainPolicy PolicyOf(X509Certificate2Collection authorities)
+    /// <summary>How the other side's certificate is checked that one of these authorities has signed.</summary>
+    public static X509ChainPolicy PolicyOf(X509Certificate2Collection authorities)
     {
         var policy = new X509ChainPolicy
         {

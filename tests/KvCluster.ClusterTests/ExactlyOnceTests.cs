@@ -79,7 +79,7 @@ public sealed class ExactlyOnceTests
         {
             while (!enough.IsCancellationRequested)
             {
-                var read = await client.GetAsync(Key, CancellationToken.None);
+                var read = await client.GetAsync(Key, cancellationToken: CancellationToken.None);
                 var unchanged = read.Found ? KvCondition.EtagEquals(read.Etag) : KvCondition.Absent();
                 try
                 {

@@ -86,7 +86,7 @@ public sealed class MemoryLimitTests
     // Scans everything and reads many keys at once while there are writers, at least once.
     private static async Task ReadAsync(KvClient client, Task writing)
     {
-        var many = Enumerable.Range(0, KeysAtOnce).Select(static number => (ReadOnlyMemory<byte>)Key(number % Writers, number / Writers)).ToArray();
+        var many = Enumerable.Range(0, KeysAtOnce).Select(static number => (KvKey)Key(number % Writers, number / Writers)).ToArray();
         do
         {
             await foreach (var _ in client.ScanAsync(new KvScan { Prefix = Prefix }))

@@ -86,7 +86,7 @@ internal sealed class Load : IAsyncDisposable
         var refused = _failed.Where(static failed => failed.Failure.Outcome == ChangeOutcome.NotApplied);
         foreach (var keys in refused.Select(static failed => failed.Key).Chunk(CompareAtOnce))
         {
-            var found = await _client.GetManyAsync([.. keys.Select(static key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]);
+            var found = await _client.GetManyAsync([.. keys.Select(static key => (KvKey)key)]);
             Assert.Empty(keys.Zip(found).Where(static pair => pair.Second.Found).Select(static pair => pair.First));
         }
     }

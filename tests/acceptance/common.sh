@@ -216,6 +216,73 @@ build() {
   fi
 }
 
+# outside PACKAGE DIRECTORY HEADING OTHER...: makes $work/app, a program outside of the repository. Its lines are the first block of C# after the heading in
+# README.md, which the README of the package must have, too. It references the package that `dotnet pack` makes of the project in the directory. Its only source
+# of packages is $work/feed, which has what that command makes and the other packages, from where the build has put them. Sets version, that of the package.
+outside() {
+  local package=$1 directory=$2 heading=$3 other
+  shift 3
+  mkdir "$work/app"
+  first_block "$root/README.md" "$heading" >"$work/app/Program.cs"
+  [[ -s $work/app/Program.cs ]] || fail "README.md has no lines of C# after '$heading'"
+  first_block "$root/$directory/README.md" "# $package" | diff "$work/app/Program.cs" - || fail "the package's README has other lines than README.md"
+
+  dotnet pack "$root/$directory" -c Release -o "$work/feed" -v q --nologo >"$work/pack.out" 2>&1 || fail "dotnet pack: $(tail -n 3 "$work/pack.out")"
+  for other; do
+    cp "${NUGET_PACKAGES:-$HOME/.nuget/packages}/$other"/*/*.nupkg "$work/feed"
+  done
+  version=$(basename "$work/feed/$package".*.nupkg .nupkg)
+  version=${version#"$package".}
+  cat >"$work/app/app.csproj" <<XML
+<Project Sdk="Microsoft.NET.Sdk">
+  <PropertyGroup>
+    <OutputType>Exe</OutputType>
+    <TargetFramework>net10.0</TargetFramework>
+    <ImplicitUsings>enable</ImplicitUsings>
+    <Nullable>enable</Nullable>
+    <TreatWarningsAsErrors>true</TreatWarningsAsErrors>
+    <NuGetAudit>false</NuGetAudit>
+  </PropertyGroup>
+  <ItemGroup>
+    <PackageReference Include="$package" Version="$version" />
+  </ItemGroup>
+</Project>
+XML
+  cat >"$work/app/nuget.config" <<XML
+<configuration>
+  <packageSources>
+    <clear />
+    <add key="feed" value="../feed" />
+  </packageSources>
+</configuration>
+XML
+}
+
+# first_block FILE HEADING: prints the first block of C# after the heading.
+first_block() { awk -v heading="$2" '$0 == heading { there = 1 } /^```$/ && inside { exit } inside { print } there && /^```csharp$/ { inside = 1 }' "$1"; }
+
+# make_outside COMMAND...: `dotnet COMMAND...` for the program outside, into $work/bin. It has a package folder of its own, so that no earlier package with this
+# version is taken.
+make_outside() {
+  NUGET_PACKAGES=$work/packages dotnet "$1" "$work/app" -c Release -o "$work/bin" -v q --nologo "${@:2}" >"$work/app.out" 2>&1 ||
+    fail "the program was not made: $(grep -m 3 error "$work/app.out")"
+}
+
+# outside_client: makes $work/app of the client's package, for the cluster of this script.
+outside_client() {
+  outside KvCluster.Client client '## From C#' \
+    google.api.commonprotos google.protobuf grpc.core.api grpc.net.client grpc.net.common grpc.statusproto polly.core \
+    microsoft.extensions.{logging,dependencyinjection}.abstractions
+  sed -i "s|http://127.0.0.1:7400|$KV_ENDPOINT|" "$work/app/Program.cs"
+}
+
+# client_prints COMMAND...: checks what the program of outside_client prints.
+client_prints() {
+  local output
+  output=$("$@" 2>&1) || fail "the program failed: $(head -n 3 <<<"$output")"
+  [[ $output == $'orders/2026/11/0001: four apples\norders/2026/11/0002: two pears' ]] || fail "the program printed: $output"
+}
+
 # start_cluster ARGUMENTS: starts the launcher with a process per node, in this script's directory. Returns when the cluster serves.
 start_cluster() {
   "$launcher" --processes --data "$cluster" --port "$port" "$@" >>"$work/launcher.out" 2>&1 &

@@ -67,7 +67,7 @@ internal static class AdminCommand
                 throw new CliException(ExitCodes.Usage, $"Node {both} is given to both --leave and --stay.");
             if (arguments.GetValue(Wait) is { } wait && !(wait >= 0 && wait <= WaitSecondsMax))
                 throw new CliException(ExitCodes.Usage, $"--wait must be from 0 to {WaitSecondsMax} seconds.");
-            if (arguments.GetValue(SkipIfSilent) && arguments.GetValue(Globals.Gateway))
+            if (arguments.GetValue(SkipIfSilent) && Connection.Of(arguments).Gateway)
                 throw new CliException(ExitCodes.Usage, "--skip-if-silent and --gateway exclude each other.");
             await using var client = Globals.ClientOf(arguments);
             PlacementStatus status;
@@ -81,7 +81,7 @@ internal static class AdminCommand
                 // With a shard map there is a cluster, which could not do what it was asked for.
                 if (await client.FindShardAsync(ReadOnlyMemory<byte>.Empty, stop) is not null)
                     throw;
-                return Skipped(Globals.EndpointOf(arguments), failure, output);
+                return Skipped(string.Join(", ", Connection.Of(arguments).Endpoints), failure, output);
             }
             if (arguments.GetValue(Wait) is { } seconds)
                 status = await LeftAsync(client, status, TimeSpan.FromSeconds(seconds), stop);

@@ -1,14 +1,17 @@
 using System.CommandLine;
 using System.Diagnostics;
 using System.Globalization;
+using KvCluster.Cli.Bench;
 using KvCluster.Client;
 
 namespace KvCluster.Cli.Commands;
 
-/// <summary>`kv bench`: a number of callers, each with one call in progress, for some time. Keys written under `bench/` are not removed.</summary>
+/// <summary>`kv bench`: a number of callers for some time, with one call each in progress. Keys written under `bench/` are not removed.</summary>
 internal static class BenchCommand
 {
-    private static readonly Argument<string> Workload = WorkloadArgument();
+    private const int RateMax = 10_000_000;
+
+    private static readonly Argument<string> WorkloadName = WorkloadArgument();
     private static readonly Option<int> Callers =
         new("--callers") { Description = "Number of callers, each with one call in progress.", HelpName = "N", DefaultValueFactory = _ => 64 };
     private static readonly Option<double> Seconds = Globals.SecondsOption("--seconds", "Duration of the run.", seconds: 10, "S");
@@ -16,62 +19,103 @@ internal static class BenchCommand
         new("--keys") { Description = "Number of different keys, chosen at random.", HelpName = "N", DefaultValueFactory = _ => 100_000 };
     private static readonly Option<int> ValueBytes =
         new("--value-bytes") { Description = "Size of a value in bytes.", HelpName = "N", DefaultValueFactory = _ => 100 };
+    private static readonly Option<int?> Rate = new("--rate")
+    {
+        Description = "Begin so many operations a second, whether others were answered or not. The time of one counts from when it was due. "
+            + "Without it each caller waits for the answer to one before the next.",
+        HelpName = "N",
+    };
+
+    private static readonly Option<bool> Load = new("--load") { Description = "First write all the keys, which YCSB's workloads expect to be there." };
 
     public static Command Create() => CliCommand.Create(
         "bench",
-        "Measure throughput and latency. Puts write keys under bench/ and leave them there.", [Workload, Callers, Seconds, Keys, ValueBytes], RunAsync);
+        "Measure throughput and latency. Puts write keys under bench/ and leave them there.",
+        [WorkloadName, Callers, Seconds, Keys, ValueBytes, Rate, Load], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
-        var workload = arguments.GetRequiredValue(Workload);
+        var workload = Workload.All.First(one => one.Name == arguments.GetRequiredValue(WorkloadName));
         var callers = InRange(arguments, Callers, 10_000);
         var keys = InRange(arguments, Keys, 100_000_000);
         var value = new byte[InRange(arguments, ValueBytes, KvLimits.ValueBytesMax)];
         Random.Shared.NextBytes(value);
-        var limit = Globals.SecondsOf(arguments, Seconds);
+        var duration = Globals.SecondsOf(arguments, Seconds);
+        var rate = RateOf(arguments);
         await using var client = Globals.ClientOf(arguments);
+        if (arguments.GetValue(Load))
+            await LoadAsync(client, keys, value, stop);
+        var latencies = new Latencies();
+        var run = new BenchRun(client, workload, new BenchKeys(workload.Keys, keys), value, latencies);
         var started = Stopwatch.GetTimestamp();
-        var latencies = await Task.WhenAll(
-            Enumerable.Range(0, callers).Select(_ => Task.Run(() => CallAsync(client, workload, keys, value, started, limit, stop), stop)));
-        Print(output, workload, callers, [.. latencies.SelectMany(one => one).Order()], Stopwatch.GetElapsedTime(started).TotalSeconds);
+        await (rate is { } each ? run.OpenLoopAsync(callers, each, duration, stop) : run.CloseLoopAsync(callers, duration, stop));
+        Print(output, workload, callers, rate, latencies, Stopwatch.GetElapsedTime(started).TotalSeconds);
         return ExitCodes.Done;
     }
 
-    private static async Task<List<TimeSpan>> CallAsync(
-        KvClient client, string workload, int keys, byte[] value, long started, TimeSpan limit, CancellationToken stop)
+    private static async Task LoadAsync(KvClient client, int keys, byte[] value, CancellationToken stop)
     {
-        var latencies = new List<TimeSpan>(1 << 14);
-        // At least one call, so that a caller that starts late has a latency too.
-        do
-        {
-            var key = Text.ToBytes(string.Create(CultureInfo.InvariantCulture, $"bench/{Random.Shared.Next(keys):D10}"));
-            var begun = Stopwatch.GetTimestamp();
-            if (workload == "put" || (workload == "mixed" && Random.Shared.Next(2) == 0))
-                await client.PutAsync(key, value, cancellationToken: stop);
-            else
-                await client.GetAsync(key, stop);
-            latencies.Add(Stopwatch.GetElapsedTime(begun));
-        }
-        while (Stopwatch.GetElapsedTime(started) < limit);
-
-        return latencies;
+        var started = Stopwatch.GetTimestamp();
+        await using var load = client.BulkLoad();
+        for (var number = 0; number < keys; number++)
+            await load.AddAsync(BenchKeys.At(number), value, stop);
+        await load.FlushAsync(stop);
+        // On standard error, because the result is that of the run.
+        StandardError.Tell(string.Create(CultureInfo.InvariantCulture, $"{keys:N0} keys written in {Stopwatch.GetElapsedTime(started).TotalSeconds:F1} s"));
     }
 
-    private static void Print(Output output, string workload, int callers, TimeSpan[] latencies, double seconds)
+    private static void Print(Output output, Workload workload, int callers, int? rate, Latencies latencies, double seconds)
     {
-        var rate = latencies.Length / seconds;
-        var (p50, p99, max) =
-            (latencies[latencies.Length / 2].TotalMilliseconds, latencies[(int)(latencies.Length * 0.99)].TotalMilliseconds, latencies[^1].TotalMilliseconds);
+        var all = latencies.OfAll();
+        var byOperation = latencies.ByOperation();
         if (output.IsJson)
+        {
             output.Document(new
             {
-                Workload = workload, Callers = callers, Operations = latencies.Length, Seconds = seconds, OperationsPerSecond = rate,
-                P50Ms = p50, P99Ms = p99, MaxMs = max
+                Workload = workload.Name,
+                Callers = callers,
+                Operations = all.Count,
+                Seconds = seconds,
+                OperationsPerSecond = all.Count / seconds,
+                P50Ms = all.P50.TotalMilliseconds,
+                P99Ms = all.P99.TotalMilliseconds,
+                MaxMs = all.Max.TotalMilliseconds,
+                P90Ms = all.P90.TotalMilliseconds,
+                P999Ms = all.P999.TotalMilliseconds,
+                P9999Ms = all.P9999.TotalMilliseconds,
+                Rate = rate,
+                Kinds = byOperation.Select(static one => new
+                {
+                    Kind = NameOf(one.Operation),
+                    Operations = one.Summary.Count,
+                    P50Ms = one.Summary.P50.TotalMilliseconds,
+                    P90Ms = one.Summary.P90.TotalMilliseconds,
+                    P99Ms = one.Summary.P99.TotalMilliseconds,
+                    P999Ms = one.Summary.P999.TotalMilliseconds,
+                    P9999Ms = one.Summary.P9999.TotalMilliseconds,
+                    MaxMs = one.Summary.Max.TotalMilliseconds,
+                }),
             });
-        else
-            output.Line(string.Create(CultureInfo.InvariantCulture, $"{workload}, {callers} callers: {rate:N0}/s, p50 {p50:F2} ms, p99 {p99:F2} ms, max "
-                + $"{max:F1} ms ({latencies.Length:N0} in {seconds:F1} s)"));
+            return;
+        }
+        var due = rate is { } each ? string.Create(CultureInfo.InvariantCulture, $", {each:N0}/s were due") : "";
+        output.Line(string.Create(CultureInfo.InvariantCulture, $"{workload.Name}, {callers} callers: {all.Count / seconds:N0}/s, {Describe(all)} ("
+            + $"{all.Count:N0} in {seconds:F1} s{due})"));
+        if (byOperation.Count > 1)
+        {
+            foreach (var (operation, summary) in byOperation)
+                output.Line(string.Create(CultureInfo.InvariantCulture, $"  {NameOf(operation)}: {Describe(summary)} ({summary.Count:N0})"));
+        }
     }
+
+    private static string Describe(LatencySummary summary) => string.Create(CultureInfo.InvariantCulture, $"p50 {summary.P50.TotalMilliseconds:F2} ms, "
+        + $"p99 {summary.P99.TotalMilliseconds:F2} ms, p99.9 {summary.P999.TotalMilliseconds:F2} ms, max {summary.Max.TotalMilliseconds:F1} ms");
+
+    private static string NameOf(BenchOperation operation) => operation.ToString().ToLowerInvariant();
+
+    private static int? RateOf(ParseResult arguments) => arguments.GetValue(Rate) is null or (>= 1 and <= RateMax)
+        ? arguments.GetValue(Rate)
+        : throw new CliException(ExitCodes.Usage, $"{Rate.Name} must be from 1 to {RateMax}.");
 
     private static int InRange(ParseResult arguments, Option<int> option, int most) => arguments.GetValue(option) is var value && value >= 1 && value <= most
         ? value
@@ -79,8 +123,8 @@ internal static class BenchCommand
 
     private static Argument<string> WorkloadArgument()
     {
-        var argument = new Argument<string>("WORKLOAD") { Description = "put, get, or mixed: half of each." };
-        argument.AcceptOnlyFromAmong("put", "get", "mixed");
+        var argument = new Argument<string>("WORKLOAD") { Description = "put, get, mixed: half of each; a to f: the core workloads of YCSB." };
+        argument.AcceptOnlyFromAmong([.. Workload.All.Select(static one => one.Name)]);
         return argument;
     }
 }

@@ -12,11 +12,12 @@ internal static class ChangeCommands
     {
         var by = new Argument<long>("BY") { Description = "What is added; negative to subtract.", DefaultValueFactory = _ => 1 };
         return CliCommand.Create(
-            "incr", "Add to the number that is the value of a key, and print the number afterwards. An absent key counts as 0.", [Key, by],
+            "incr", "Add to the number that is the value of a key, and print the number afterwards. An absent key counts as 0.", [Key, by, .. KeyForm.All],
             async (arguments, output, stop) =>
             {
                 await using var client = Globals.ClientOf(arguments);
-                var result = await client.IncrementAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), arguments.GetValue(by), cancellationToken: stop);
+                var result = await client.IncrementAsync(
+                    KeyForm.Of(arguments, arguments.GetRequiredValue(Key)), arguments.GetValue(by), cancellationToken: stop);
                 if (output.IsJson)
                     output.Document(new { Number = Text.Number(result.Number), Shard = result.Position.Shard, Etag = result.Position.Etag.ToString() });
                 else
@@ -29,11 +30,11 @@ internal static class ChangeCommands
     {
         var ttl = Globals.SecondsOption("--ttl", "How long the key lives from now. Without it the key does not expire any more.");
         return CliCommand.Create(
-            "touch", "Set when a key expires, without sending its value. The exit code is 1 if the key does not exist.", [Key, ttl],
+            "touch", "Set when a key expires, without sending its value. The exit code is 1 if the key does not exist.", [Key, ttl, .. KeyForm.All],
             async (arguments, output, stop) =>
             {
                 await using var client = Globals.ClientOf(arguments);
-                var key = Text.ToBytes(arguments.GetRequiredValue(Key));
+                var key = KeyForm.Of(arguments, arguments.GetRequiredValue(Key));
                 var result = await client.TouchAsync(key, TimeToLive.Of(arguments, ttl), cancellationToken: stop);
                 if (output.IsJson)
                     output.Document(new { Shard = result.Position.Shard, Etag = result.Position.Etag.ToString(), result.Existed });
@@ -51,7 +52,7 @@ internal static class ChangeCommands
         var end = new Option<string?>("--end") { Description = "Remove all keys up to this one, exclusive.", HelpName = "KEY" };
         var all = new Option<bool>("--all") { Description = "Remove all keys of the cluster." };
         return CliCommand.Create(
-            "rm", "Remove a key, or all keys of a range at once, and print how many there were.", [key, prefix, start, end, all],
+            "rm", "Remove a key, or all keys of a range at once, and print how many there were.", [key, prefix, start, end, all, .. KeyForm.All],
             async (arguments, output, stop) =>
             {
                 var isPart = new[] { prefix, start, end }.Any(option => arguments.GetValue(option) is { Length: > 0 });
@@ -59,27 +60,29 @@ internal static class ChangeCommands
                     throw new CliException(ExitCodes.Usage, "rm takes one of a KEY, a range by --prefix, --start and --end, and --all. Nothing was removed.");
                 await using var client = Globals.ClientOf(arguments);
                 var (removed, position) = arguments.GetValue(key) is { } one
-                    ? await RemoveKeyAsync(client, one, stop)
-                    : await RemoveRangeAsync(client, arguments.GetValue(prefix), arguments.GetValue(start), arguments.GetValue(end), stop);
+                    ? await RemoveKeyAsync(client, KeyForm.Of(arguments, one), stop)
+                    : await RemoveRangeAsync(client, BytesOf(prefix), BytesOf(start), BytesOf(end), stop);
                 if (output.IsJson)
                     output.Document(new { Removed = removed, Shard = position.Shard, Etag = position.Etag.ToString() });
                 else
                     output.Line(removed.ToString(CultureInfo.InvariantCulture));
                 return ExitCodes.Done;
+
+                ReadOnlyMemory<byte> BytesOf(Option<string?> option) => KeyForm.Of(arguments, arguments.GetValue(option) ?? "");
             });
     }
 
     private static async Task<(ulong Removed, Client.ShardPosition Position)> RemoveRangeAsync(
-        Client.KvClient client, string? prefix, string? start, string? end, CancellationToken stop)
+        Client.KvClient client, ReadOnlyMemory<byte> prefix, ReadOnlyMemory<byte> start, ReadOnlyMemory<byte> end, CancellationToken stop)
     {
-        var range = new Client.KvRange { All = true, Prefix = Text.ToBytes(prefix ?? ""), Start = Text.ToBytes(start ?? ""), End = Text.ToBytes(end ?? "") };
-        var result = await client.DeleteRangeAsync(range, stop);
+        var result = await client.DeleteRangeAsync(new Client.KvRange { All = true, Prefix = prefix, Start = start, End = end }, cancellationToken: stop);
         return (result.Deleted, result.Position);
     }
 
-    private static async Task<(ulong Removed, Client.ShardPosition Position)> RemoveKeyAsync(Client.KvClient client, string key, CancellationToken stop)
+    private static async Task<(ulong Removed, Client.ShardPosition Position)> RemoveKeyAsync(
+        Client.KvClient client, ReadOnlyMemory<byte> key, CancellationToken stop)
     {
-        var result = await client.DeleteAsync(Text.ToBytes(key), cancellationToken: stop);
+        var result = await client.DeleteAsync(key, cancellationToken: stop);
         return (result.Existed ? 1u : 0, result.Position);
     }
 }

@@ -34,7 +34,7 @@ internal static class CliCommand
 
     private static async Task<int> RunAsync(ParseResult arguments, Func<ParseResult, Output, CancellationToken, Task<int>> run, CancellationToken stop)
     {
-        var output = new Output(arguments.GetValue(Globals.OutputFormat) == "json");
+        var output = new Output(Enum.Parse<OutputForm>(arguments.GetRequiredValue(Globals.OutputFormat), ignoreCase: true));
         try
         {
             var exitCode = await run(arguments, output, stop);

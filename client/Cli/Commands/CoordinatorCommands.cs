@@ -24,7 +24,7 @@ internal static class CoordinatorCommands
         [PlanOnly, Without],
         async (arguments, output, stop) =>
         {
-            if (arguments.GetValue(Globals.Gateway))
+            if (Connection.Of(arguments).Gateway)
                 throw new CliException(
                     ExitCodes.Usage,
                     "coordinator recover does not go through a router: leave out --gateway, and give --endpoint the port for "

@@ -11,7 +11,7 @@ internal static class DoctorCommand
     private static readonly Option<bool> All = new("--all") { Description = "Also print the checks that passed." };
 
     private static readonly Option<string[]> Routers = new("--router") { Description = "Also check the certificate of the router at this address. "
-        + "Can be given more than once. That of --endpoint is always checked.", HelpName = "URL" };
+        + "Can be given more than once. That of --endpoint is always checked.", HelpName = "ADDRESS" };
 
     public static Command Create() => CliCommand.CreateReader(
         "doctor",
@@ -21,13 +21,13 @@ internal static class DoctorCommand
         async (arguments, output, stop) =>
         {
             await using var client = Globals.ClientOf(arguments);
-            string[] routers =
-                [Globals.EndpointOf(arguments), .. arguments.GetValue(Routers)!.Select(static router => Globals.AddressIn(router, Routers.Name))];
+            var connection = Connection.Of(arguments);
+            string[] routers = [.. connection.Endpoints, .. arguments.GetValue(Routers)!.Select(router => connection.AddressIn(router, Routers.Name))];
             var (status, nodes, asked, now) = await Examined.ReadAsync(client.Admin, stop);
             // Nodes are left out, because a node reports its own certificate when it is examined.
             var servers = routers.Select(static router => new Uri(router))
                 .Where(router => router.Scheme == Uri.UriSchemeHttps && nodes.All(node => !IsSame(node.Address, router))).Distinct();
-            var presented = await Task.WhenAll(servers.Select(server => Handshakes.ReadAsync(server, Globals.TlsOf(arguments), stop)));
+            var presented = await Task.WhenAll(servers.Select(server => Handshakes.ReadAsync(server, connection.Tls, stop)));
             var findings = new Diagnosis(status, nodes, asked, now) { Presented = [.. presented.SelectMany(static one => one)] }.Findings();
             if (output.IsJson)
                 output.Document(ToDocument(status.Cluster, findings));

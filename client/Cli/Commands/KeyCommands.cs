@@ -12,6 +12,8 @@ internal static class KeyCommands
     private const string IfValueName = "--if-value";
 
     private static readonly Argument<string> Key = new("KEY") { Description = "The key: 1 to 2,048 bytes of UTF-8." };
+    private static readonly Argument<string[]> Keys =
+        new("KEY") { Description = "The keys: 1 to 2,048 bytes of UTF-8 each.", Arity = ArgumentArity.OneOrMore };
     private static readonly Option<string?> IfEtag =
         new(IfEtagName) { Description = "Apply only if this is the etag of the key: its value was set by that change.", HelpName = "ETAG" };
     private static readonly Option<string?> Seen =
@@ -46,50 +48,106 @@ internal static class KeyCommands
         new("--within") { Description = "With --floor and its siblings: only a key with this prefix.", HelpName = "PREFIX" };
 
     public static Command Get() => CliCommand.CreateReader(
-        "get", "Print the value of a key, or of the nearest key with that key before it. The exit code is 1 if there is none.",
-        [Key, Raw, Out, Meta, ReadOption.Mode, Seen, .. Nearest.Select(static one => one.Option), Within], async (arguments, output, stop) =>
+        "get",
+        "Print the value of a key, or of the nearest key with that key before it; of several keys a line each: key, tab, value. "
+        + "The exit code is 1 if there is none, or if one of several does not exist.",
+        [Keys, Raw, Out, Meta, ReadOption.Mode, Seen, .. Nearest.Select(static one => one.Option), Within, .. KeyForm.All], (arguments, output, stop) =>
         {
-            var file = ValueFileOf(arguments, output);
-            var client = ClientOf(arguments);
-            var key = Text.ToBytes(arguments.GetRequiredValue(Key));
-            if (arguments.GetValue(Seen) is { } seen)
-                client.Observe(new ShardPosition(await ShardOfAsync(client, key, stop), ParseEtag("--seen", seen)));
-            var nearest = NearestOf(arguments);
-            var within = Text.ToBytes(arguments.GetValue(Within) ?? "");
-            var options = new KvGetOptions { Read = ReadOption.Of(arguments), WithLife = output.IsJson || arguments.GetValue(Meta) };
-            var result = await OfKeyAsync(
-                key, () => nearest is { } which ? client.GetNearestAsync(key, which, within, options, stop) : client.GetAsync(key, options, stop));
-            if (output.IsJson)
-                output.Document(GetDocument.Of(nearest is not null && result.Found ? result.Key.Span : key.Span, result));
-            else if (result.Found && arguments.GetValue(Meta))
-                PrintMeta(output, nearest is null ? key.Span : result.Key.Span, result);
-            else if (result.Found && file is not null)
-                ValueFile.Write("--out", file, result.Value.Span);
-            else if (result.Found)
-                PrintFound(output, result, nearest is not null, arguments.GetValue(Raw));
-            return result.Found
-                ? ExitCodes.Done
-                : throw new CliException(
-                    ExitCodes.NotFound,
-                    nearest is null ? $"{Text.ForPeople(key.Span)} does not exist." : $"There is no such key near {Text.ForPeople(key.Span)}.");
+            var keys = KeysOf(arguments);
+            return keys.Count == 1 ? GetAsync(arguments, keys[0], output, stop) : GetSeveralAsync(arguments, keys, output, stop);
         });
 
-    private static void PrintFound(Output output, in GetResult result, bool withKey, bool raw)
+    private static async Task<int> GetAsync(ParseResult arguments, ReadOnlyMemory<byte> key, Output output, CancellationToken stop)
     {
-        if (withKey)
+        var file = ValueFileOf(arguments, output);
+        var client = ClientOf(arguments);
+        if (arguments.GetValue(Seen) is { } seen)
+            client.Observe(new ShardPosition(await ShardOfAsync(client, key, stop), ParseEtag("--seen", seen)));
+        var nearest = NearestOf(arguments);
+        var within = KeyForm.Of(arguments, arguments.GetValue(Within) ?? "");
+        var options = OptionsOf(arguments, output);
+        var result = await OfKeyAsync(
+            key, () => nearest is { } which ? client.GetNearestAsync(key, which, within, options, stop) : client.GetAsync(key, options, stop));
+        if (output.IsJson)
+            output.Document(GetDocument.Of(nearest is not null && result.Found ? result.Key.Span : key.Span, result));
+        else if (result.Found && arguments.GetValue(Meta))
+            PrintMeta(output, nearest is null ? key.Span : result.Key.Span, result);
+        else if (result.Found && file is not null)
+            ValueFile.Write("--out", file, result.Value.Span);
+        else if (result.Found && nearest is not null && !output.IsValueOnly)
+            PrintLine(output, result.Key.Span, result.Value.Span, arguments.GetValue(Raw));
+        else if (result.Found)
+            PrintValue(output, result.Value.Span, arguments.GetValue(Raw));
+        return result.Found
+            ? ExitCodes.Done
+            : throw new CliException(
+                ExitCodes.NotFound,
+                nearest is null ? $"{Text.ForPeople(key.Span)} does not exist." : $"There is no such key near {Text.ForPeople(key.Span)}.");
+    }
+
+    private static async Task<int> GetSeveralAsync(ParseResult arguments, List<ReadOnlyMemory<byte>> keys, Output output, CancellationToken stop)
+    {
+        RefuseWithSeveral(arguments, [Out, Seen, .. Nearest.Select(static one => one.Option), Within]);
+        ValueFileOf(arguments, output);
+        var client = ClientOf(arguments);
+        var results = await client.GetManyAsync(keys.ConvertAll(static key => (KvKey)key), OptionsOf(arguments, output), stop);
+        foreach (var (key, result) in keys.Zip(results))
         {
-            output.Data(result.Key.Span);
-            output.Bytes("\t"u8);
+            if (output.IsJson)
+                output.Document(GetDocument.Of(key.Span, result));
+            else if (result.Found)
+                PrintOneOfSeveral(arguments, output, key.Span, result);
         }
-        PrintValue(output, result.Value.Span, raw);
+        foreach (var (key, _) in keys.Zip(results).Where(static one => !one.Second.Found))
+            StandardError.Tell($"{Text.ForPeople(key.Span)} does not exist.");
+        return results.All(static result => result.Found) ? ExitCodes.Done : ExitCodes.NotFound;
+    }
+
+    private static void PrintOneOfSeveral(ParseResult arguments, Output output, ReadOnlySpan<byte> key, in GetResult result)
+    {
+        if (arguments.GetValue(Meta))
+            PrintMeta(output, key, result);
+        else if (arguments.GetValue(Raw))
+            output.Bytes(result.Value.Span);
+        else if (output.IsValueOnly)
+            PrintLine(output, result.Value.Span, isRaw: false);
+        else
+            PrintLine(output, key, result.Value.Span, isRaw: false);
+    }
+
+    private static KvGetOptions OptionsOf(ParseResult arguments, Output output) =>
+        new() { Read = ReadOption.Of(arguments), WithLife = output.IsJson || arguments.GetValue(Meta) };
+
+    private static List<ReadOnlyMemory<byte>> KeysOf(ParseResult arguments) =>
+        [.. arguments.GetRequiredValue(Keys).Select(text => KeyForm.Of(arguments, text))];
+
+    private static void RefuseWithSeveral(ParseResult arguments, IEnumerable<Option> options)
+    {
+        if (options.FirstOrDefault(option => arguments.GetResult(option) is { Implicit: false }) is { } single)
+            throw new CliException(ExitCodes.Usage, $"{single.Name} is of one KEY.");
+    }
+
+    private static void PrintLine(Output output, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, bool isRaw)
+    {
+        output.Field(key, isRaw);
+        output.Bytes("\t"u8);
+        if (isRaw)
+            output.Bytes(value);
+        else
+            PrintLine(output, value, isRaw);
+    }
+
+    private static void PrintLine(Output output, ReadOnlySpan<byte> field, bool isRaw)
+    {
+        output.Field(field, isRaw);
+        output.Bytes("\n"u8);
     }
 
     // A line for each fact.
     private static void PrintMeta(Output output, ReadOnlySpan<byte> key, in GetResult result)
     {
         output.Bytes("key\t"u8);
-        output.Data(key);
-        output.Bytes("\n"u8);
+        PrintLine(output, key, isRaw: false);
         PrintFact("etag", result.Etag.ToString());
         PrintFact("bytes", Text.Number(result.Value.Length));
         PrintFact("ttl", result.Life.Left is { } left ? Text.Seconds(left) : "none");
@@ -114,9 +172,9 @@ internal static class KeyCommands
             "VALUE") { Description = "The value: up to 8 MiB. @FILE reads it from a file, - from standard input, and @@TEXT stands for @TEXT." };
         return CliCommand.Create(
             "put", "Set a key, and print the etag of the change when it is durable on a majority of the replicas.",
-            [Key, value, IfEtag, IfAbsent, IfExists, IfValue, Ttl, KeepTtl, Owner, KeepOwner, Sequence], async (arguments, output, stop) =>
+            [Key, value, IfEtag, IfAbsent, IfExists, IfValue, Ttl, KeepTtl, Owner, KeepOwner, Sequence, .. KeyForm.All], async (arguments, output, stop) =>
             {
-                var key = Text.ToBytes(arguments.GetRequiredValue(Key));
+                var key = KeyForm.Of(arguments, arguments.GetRequiredValue(Key));
                 var (option, condition) = ConditionOf(arguments);
                 var bytes = await ValueFile.ReadArgumentAsync(arguments.GetRequiredValue(value), KvLimits.ValueBytesMax, stop);
                 var client = ClientOf(arguments);
@@ -124,7 +182,7 @@ internal static class KeyCommands
                 {
                     Condition = condition,
                     TimeToLive = TimeToLive.Of(arguments, Ttl),
-                    Owner = arguments.GetValue(Owner) is { } owner ? SessionCommands.Parse("--owner", arguments.GetRequiredValue(Key), owner) : null,
+                    Owner = arguments.GetValue(Owner) is { } owner ? SessionCommands.Parse("--owner", key, owner) : null,
                     Sequence = arguments.GetValue(Sequence),
                     KeepExpiry = arguments.GetValue(KeepTtl),
                     KeepOwner = arguments.GetValue(KeepOwner),
@@ -149,20 +207,36 @@ internal static class KeyCommands
             throw new CliException(ExitCodes.Usage, "--sequence makes a new key, so there is nothing to keep.");
     }
 
-    public static Command Delete() => CliCommand.Create("delete", "Remove a key, and print the etag of the change. "
-        + "It is not an error if the key does not exist.", [Key, IfEtag, IfAbsent, IfExists, IfValue], async (
-        arguments, output, stop) =>
+    public static Command Delete() => CliCommand.Create(
+        "delete",
+        "Remove keys, one after the other, and print the etag of each change. It is not an error if a key does not exist.",
+        [Keys, IfEtag, IfAbsent, IfExists, IfValue, .. KeyForm.All], async (arguments, output, stop) =>
+        {
+            var keys = KeysOf(arguments);
+            if (keys.Count > 1)
+                RefuseWithSeveral(arguments, [IfEtag, IfAbsent, IfExists, IfValue]);
+            var (option, condition) = ConditionOf(arguments);
+            var client = ClientOf(arguments);
+            foreach (var key in keys)
+            {
+                var result = await OfKeyAsync(key, () => client.DeleteAsync(key, condition, stop), option);
+                if (output.IsJson && keys.Count > 1)
+                    PrintRemoved(output, key.Span, result);
+                else
+                    PrintPosition(output, result.Position, result.Existed);
+                // On standard error, because scripts read the etag from standard output.
+                if (!output.IsJson)
+                    StandardError.Tell(result.Existed ? $"{Text.ForPeople(key.Span)} existed and was removed." : $"{Text.ForPeople(key.Span)} did not exist.");
+            }
+            return ExitCodes.Done;
+        });
+
+    private static void PrintRemoved(Output output, ReadOnlySpan<byte> bytes, in DeleteResult result)
     {
-        var key = Text.ToBytes(arguments.GetRequiredValue(Key));
-        var (option, condition) = ConditionOf(arguments);
-        var client = ClientOf(arguments);
-        var result = await OfKeyAsync(key, () => client.DeleteAsync(key, condition, stop), option);
-        PrintPosition(output, result.Position, result.Existed);
-        // On standard error, because scripts read the etag from standard output.
-        if (!output.IsJson)
-            StandardError.Tell(result.Existed ? $"{Text.ForPeople(key.Span)} existed and was removed." : $"{Text.ForPeople(key.Span)} did not exist.");
-        return ExitCodes.Done;
-    });
+        var (key, base64) = Text.ForJson(bytes);
+        output.Document(
+            new { Key = key, KeyBase64 = base64, Shard = result.Position.Shard, Etag = result.Position.Etag.ToString(), result.Existed });
+    }
 
     // Not disposed: the process ends with the command, and the system closes its connections. An orderly end of all calls would take a sixth of the command's
     // time.
@@ -237,8 +311,7 @@ internal static class KeyCommands
             output.Document(EntryDocument.WithoutValue(result.Key.Span, result.Position.Etag));
             return;
         }
-        output.Data(result.Key.Span);
-        output.Bytes("\n"u8);
+        PrintLine(output, result.Key.Span, isRaw: false);
     }
 
     private static void PrintPosition(Output output, ShardPosition position, bool? existed)

@@ -15,23 +15,25 @@ internal static class ScanCommands
         var reverse = new Option<bool>("--reverse") { Description = "Descending order, from the last key of the range." };
         var keysOnly = new Option<bool>("--keys-only") { Description = "Print only the keys." };
         return CliCommand.CreateReader(
-            "scan", "Print entries in key order, one per line: key, tab, value.", [prefix, start, end, limit, reverse, keysOnly, ReadOption.Mode],
+            "scan", "Print entries in key order, one per line: key, tab, value.",
+            [prefix, start, end, limit, reverse, keysOnly, RawLines.Raw, ReadOption.Mode, .. KeyForm.All],
             async (arguments, output, stop) =>
             {
                 var range = new KvScan
                 {
-                    Prefix = Text.ToBytes(arguments.GetRequiredValue(prefix)),
-                    Start = Text.ToBytes(arguments.GetValue(start) ?? ""),
-                    End = Text.ToBytes(arguments.GetValue(end) ?? ""),
+                    Prefix = KeyForm.Of(arguments, arguments.GetRequiredValue(prefix)),
+                    Start = KeyForm.Of(arguments, arguments.GetValue(start) ?? ""),
+                    End = KeyForm.Of(arguments, arguments.GetValue(end) ?? ""),
                     Limit = arguments.GetValue(limit),
                     Reverse = arguments.GetValue(reverse),
                     KeysOnly = arguments.GetValue(keysOnly),
                     WithLife = output.IsJson,
                     Read = ReadOption.Of(arguments),
                 };
+                var isRaw = RawLines.Of(arguments, output);
                 await using var client = Globals.ClientOf(arguments);
                 await foreach (var entry in client.ScanAsync(range, stop))
-                    Print(output, entry, range.KeysOnly);
+                    Print(output, entry, range.KeysOnly, isRaw);
                 return ExitCodes.Done;
             });
     }
@@ -40,11 +42,11 @@ internal static class ScanCommands
     {
         var prefix = new Argument<string>("PREFIX") { Description = "Only keys with this prefix; without it, all keys.", DefaultValueFactory = _ => "" };
         return CliCommand.CreateReader(
-            "count", "Print the number of keys, all or those with a prefix.", [prefix, ReadOption.Mode], async (arguments, output, stop) =>
+            "count", "Print the number of keys, all or those with a prefix.", [prefix, ReadOption.Mode, .. KeyForm.All], async (arguments, output, stop) =>
             {
                 var text = arguments.GetRequiredValue(prefix);
                 await using var client = Globals.ClientOf(arguments);
-                var count = await client.CountAsync(Text.ToBytes(text), ReadOption.Of(arguments), stop);
+                var count = await client.CountAsync(KeyForm.Of(arguments, text), ReadOption.Of(arguments), stop);
                 if (output.IsJson)
                     output.Document(new { Prefix = text, Count = count });
                 else
@@ -53,7 +55,7 @@ internal static class ScanCommands
             });
     }
 
-    private static void Print(Output output, KvEntry entry, bool keysOnly)
+    private static void Print(Output output, KvEntry entry, bool keysOnly, bool isRaw)
     {
         if (output.IsJson)
         {
@@ -62,13 +64,12 @@ internal static class ScanCommands
             return;
         }
 
-        output.Data(entry.Key.Span);
-        if (!keysOnly)
-        {
+        if (keysOnly || !output.IsValueOnly)
+            output.Field(entry.Key.Span, isRaw);
+        if (!keysOnly && !output.IsValueOnly)
             output.Bytes("\t"u8);
-            output.Data(entry.Value.Span);
-        }
-
+        if (!keysOnly)
+            output.Field(entry.Value.Span, isRaw);
         output.Bytes("\n"u8);
     }
 }

@@ -19,11 +19,11 @@ internal static class SessionCommands
 
     /// <summary>A session that was named on the command line.</summary>
     /// <exception cref="CliException">The text is none that open printed.</exception>
-    public static KvSession Parse(string option, string key, string text)
+    public static KvSession Parse(string option, ReadOnlyMemory<byte> key, string text)
     {
         var id = new byte[SessionBytes];
         return text.Length == 2 * SessionBytes && Convert.FromHexString(text, id, out _, out _) == OperationStatus.Done
-            ? new KvSession(Text.ToBytes(key), id, TimeSpan.Zero)
+            ? new KvSession(key, id, TimeSpan.Zero)
             : throw new CliException(ExitCodes.Usage, $"{option} '{text}' is not a session: 32 hexadecimal digits, as `kv session open` prints them.");
     }
 
@@ -32,7 +32,7 @@ internal static class SessionCommands
         {
             var lifetime = Globals.SecondsOf(arguments, Lifetime, secondsMin: 1);
             await using var client = Globals.ClientOf(arguments);
-            var session = await client.Sessions.OpenAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), lifetime, stop);
+            var session = await client.Sessions.OpenAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), lifetime, cancellationToken: stop);
             var id = Convert.ToHexString(session.Id.Span);
             if (output.IsJson)
                 output.Document(new { Session = id, LifetimeMs = session.Lifetime.TotalMilliseconds, Etag = session.Opened.ToString() });
@@ -47,7 +47,7 @@ internal static class SessionCommands
         {
             var session = SessionOf(arguments);
             await using var client = Globals.ClientOf(arguments);
-            var left = await client.Sessions.KeepAliveAsync(session, stop);
+            var left = await client.Sessions.KeepAliveAsync(session, cancellationToken: stop);
             if (output.IsJson)
                 output.Document(new { LeftMs = left.TotalMilliseconds });
             else if (left > TimeSpan.Zero)
@@ -61,7 +61,7 @@ internal static class SessionCommands
         {
             var session = SessionOf(arguments);
             await using var client = Globals.ClientOf(arguments);
-            var removed = await client.Sessions.EndAsync(session, stop);
+            var removed = await client.Sessions.EndAsync(session, cancellationToken: stop);
             if (output.IsJson)
                 output.Document(new { Existed = removed is not null, Removed = removed ?? 0 });
             else if (removed is { } count)
@@ -69,5 +69,6 @@ internal static class SessionCommands
             return removed is not null ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, "The session had ended.");
         });
 
-    private static KvSession SessionOf(ParseResult arguments) => Parse("SESSION", arguments.GetRequiredValue(Key), arguments.GetRequiredValue(Session));
+    private static KvSession SessionOf(ParseResult arguments) =>
+        Parse("SESSION", Text.ToBytes(arguments.GetRequiredValue(Key)), arguments.GetRequiredValue(Session));
 }

@@ -34,7 +34,7 @@ internal static class SetCommands
                 throw new CliException(ExitCodes.Usage, "set remove takes either members or --all.");
             await using var client = Globals.ClientOf(arguments);
             var key = Text.ToBytes(arguments.GetRequiredValue(Key));
-            Print(output, given.Length == 0 ? await client.Sets.RemoveAllAsync(key, stop)
+            Print(output, given.Length == 0 ? await client.Sets.RemoveAllAsync(key, cancellationToken: stop)
                 : await client.Sets.RemoveAsync(key, MembersOf(given), cancellationToken: stop));
             return ExitCodes.Done;
         });
@@ -47,9 +47,10 @@ internal static class SetCommands
         var limit = new Option<ulong>("--limit") { Description = "Maximum number of members; 0 means all.", HelpName = "N" };
         var reverse = new Option<bool>("--reverse") { Description = "Descending order, from the last member." };
         return CliCommand.CreateReader(
-            "members", "Print the members of a set in order, one per line.", [Key, prefix, start, limit, reverse, ReadOption.Mode],
+            "members", "Print the members of a set in order, one per line.", [Key, prefix, start, limit, reverse, RawLines.Raw, ReadOption.Mode],
             async (arguments, output, stop) =>
             {
+                var isRaw = RawLines.Of(arguments, output);
                 await using var client = Globals.ClientOf(arguments);
                 var scan = new KvSetScan
                 {
@@ -60,7 +61,7 @@ internal static class SetCommands
                     Read = ReadOption.Of(arguments),
                 };
                 await foreach (var member in client.Sets.ScanAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), scan, stop))
-                    PrintMember(output, member.Span);
+                    PrintMember(output, member.Span, isRaw);
                 return ExitCodes.Done;
             });
     }
@@ -90,9 +91,10 @@ internal static class SetCommands
             "--limit") { Description = "Maximum number of members printed, up to 10,000.", HelpName = "N", DefaultValueFactory = _ => 1_000 };
         return CliCommand.CreateReader(
             "intersect", "Print what sets have in common, one member per line, then facets with their counts.",
-            [keys, facets, facetsMax, start, limit, ReadOption.Mode], async (arguments, output, stop) =>
+            [keys, facets, facetsMax, start, limit, RawLines.Raw, ReadOption.Mode], async (arguments, output, stop) =>
             {
                 var prefixes = arguments.GetValue(facets) ?? [];
+                var isRaw = RawLines.Of(arguments, output);
                 await using var client = Globals.ClientOf(arguments);
                 var result = await client.Sets.IntersectAsync(
                     new KvIntersection
@@ -108,7 +110,7 @@ internal static class SetCommands
                 if (output.IsJson)
                     output.Document(DocumentOf(result, prefixes));
                 else
-                    PrintText(output, result);
+                    PrintText(output, result, isRaw);
                 return ExitCodes.Done;
             });
     }
@@ -130,27 +132,27 @@ internal static class SetCommands
         }),
     };
 
-    private static void PrintText(Output output, IntersectResult result)
+    private static void PrintText(Output output, IntersectResult result, bool isRaw)
     {
         foreach (var member in result.Members)
-            PrintMember(output, member.Span);
+            PrintMember(output, member.Span, isRaw);
         foreach (var facet in result.Facets.SelectMany(static facets => facets.Sets))
         {
-            output.Data(facet.Key.Span);
+            output.Field(facet.Key.Span, isRaw);
             output.Bytes(Text.ToBytes($"\t{facet.Count.ToString(CultureInfo.InvariantCulture)}\n").Span);
         }
     }
 
-    private static IEnumerable<ReadOnlyMemory<byte>> MembersOf(string[] texts) => texts.Select(Text.ToBytes);
+    private static IEnumerable<KvKey> MembersOf(string[] texts) => texts.Select(static text => (KvKey)Text.ToBytes(text));
 
-    private static void PrintMember(Output output, ReadOnlySpan<byte> member)
+    private static void PrintMember(Output output, ReadOnlySpan<byte> member, bool isRaw)
     {
         if (output.IsJson)
         {
             output.Document(MemberDocument.Of(member));
             return;
         }
-        output.Data(member);
+        output.Field(member, isRaw);
         output.Bytes("\n"u8);
     }
 

@@ -20,7 +20,7 @@ internal static class TransactCommand
         {
             var transaction = TransactionText.Parse(await ReadAsync(stop));
             await using var client = Globals.ClientOf(arguments);
-            var result = await client.TransactAsync(transaction, stop);
+            var result = await client.TransactAsync(transaction, cancellationToken: stop);
             if (output.IsJson)
                 output.Document(DocumentOf(result));
             else

@@ -17,14 +17,14 @@ internal static class VerifyCommand
     private const int DifferencesShown = 10;
 
     private static readonly Argument<string> File =
-        new("FILE") { Description = "The file: one record per line, key, tab, value. It may be compressed with gzip. - is standard input." };
+        new("FILE") { Description = "The file, as import reads it. - is standard input." };
 
     public static Command Create() => CliCommand.CreateReader(
-        "verify", "Read every key of a TSV file and compare the values. The exit code is 6 if any differ.", [File, .. TsvOptions.All], RunAsync);
+        "verify", "Read every key of a file and compare the values. The exit code is 6 if any differ.", [File, .. TsvOptions.All], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
-        using var file = TsvReader.Open(arguments.GetRequiredValue(File), TsvOptions.Of(arguments));
+        using var file = RecordReader.Open(arguments.GetRequiredValue(File), TsvOptions.Of(arguments));
         await using var client = Globals.ClientOf(arguments);
         var started = Stopwatch.GetTimestamp();
         var differences = new Differences();
@@ -39,13 +39,13 @@ internal static class VerifyCommand
         foreach (var one in differences.First(DifferencesShown))
             StandardError.Tell($"line {one.Record.Line}: {Text.ForPeople(one.Record.Key.Span)} "
                 + $"{(one.Comparison == Comparison.Missing ? "is missing" : "has a different value")}");
-        Print(output, file.Lines, differences, Stopwatch.GetElapsedTime(started).TotalSeconds);
+        Print(output, file.Records, differences, Stopwatch.GetElapsedTime(started).TotalSeconds);
         return differences.Count == 0 ? ExitCodes.Done : ExitCodes.VerifyFoundDifferences;
     }
 
     // In the order of the file, regardless of the order of the answers.
     private static async IAsyncEnumerable<List<ComparedRecord>> CompareAllAsync(
-        TsvReader file, KvClient client, [System.Runtime.CompilerServices.EnumeratorCancellation] CancellationToken stop)
+        RecordReader file, KvClient client, [System.Runtime.CompilerServices.EnumeratorCancellation] CancellationToken stop)
     {
         var open = new Queue<Task<List<ComparedRecord>>>();
         while (await ReadBatchAsync(file, stop) is { Count: > 0 } batch)
@@ -59,21 +59,21 @@ internal static class VerifyCommand
             yield return await compared;
     }
 
-    private static async Task<List<TsvRecord>> ReadBatchAsync(TsvReader file, CancellationToken stop)
+    private static async Task<List<FileRecord>> ReadBatchAsync(RecordReader file, CancellationToken stop)
     {
-        var batch = new List<TsvRecord>(BatchRecords);
+        var batch = new List<FileRecord>(BatchRecords);
         for (var bytes = 0; batch.Count < BatchRecords && bytes < BatchBytes && await file.ReadAsync(stop) is { } record; bytes += record.Value.Length)
             batch.Add(record);
         return batch;
     }
 
-    private static async Task<List<ComparedRecord>> CompareAsync(KvClient client, List<TsvRecord> records, CancellationToken stop)
+    private static async Task<List<ComparedRecord>> CompareAsync(KvClient client, List<FileRecord> records, CancellationToken stop)
     {
-        var results = await client.GetManyAsync(records.ConvertAll(record => record.Key), stop);
+        var results = await client.GetManyAsync(records.ConvertAll(static record => (KvKey)record.Key), cancellationToken: stop);
         return [.. records.Zip(results, (record, result) => new ComparedRecord(record, Compare(record, result)))];
     }
 
-    private static Comparison Compare(TsvRecord record, GetResult result) =>
+    private static Comparison Compare(FileRecord record, GetResult result) =>
         !result.Found ? Comparison.Missing : result.Value.Span.SequenceEqual(record.Value.Span) ? Comparison.Equal : Comparison.Different;
 
     private static void Print(Output output, long records, Differences differences, double seconds)

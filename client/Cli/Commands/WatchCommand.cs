@@ -19,12 +19,13 @@ internal static class WatchCommand
             "--bookmarks") { Description = "With JSON, also print where the watch is when nothing has changed, each second and shard." };
         var count = new Option<ulong>("--count") { Description = "End after so many events; 0 means never.", HelpName = "N" };
         return CliCommand.CreateReader(
-            "watch", "Print changes as they are committed, one per line: kind, key, value.",
-            [prefix, key, after, initial, previous, keysOnly, sets, bookmarks, count], async (arguments, output, stop) =>
+            "watch", "Print changes as they are committed, one per line: kind, key, value, etag, and why a key was removed.",
+            [prefix, key, after, initial, previous, keysOnly, sets, bookmarks, count, RawLines.Raw, .. KeyForm.All], async (arguments, output, stop) =>
             {
+                var isRaw = RawLines.Of(arguments, output);
                 var watch = new KvWatch
                 {
-                    Prefix = Text.ToBytes(arguments.GetRequiredValue(prefix)),
+                    Prefix = KeyForm.Of(arguments, arguments.GetRequiredValue(prefix)),
                     IsOneKey = arguments.GetValue(key),
                     After = arguments.GetValue(after),
                     Initial = arguments.GetValue(initial),
@@ -42,10 +43,10 @@ internal static class WatchCommand
                     await foreach (var message in client.WatchAsync(watch, stop))
                     {
                         if (message.Forget is { } range)
-                            PrintForget(output, range);
+                            PrintForget(output, range, isRaw);
                         var printed = 0;
                         for (; printed < message.Events.Count && left > 0; printed++, left--)
-                            Print(output, message, printed, watch);
+                            Print(output, message, printed, watch, isRaw);
                         // The token of a message is printed with its last event. One that was not printed whole comes again after the token before.
                         if (message.Events.Count == 0)
                             unprinted = message.Token ?? unprinted;
@@ -80,21 +81,23 @@ internal static class WatchCommand
                 new WatchPositionDocument { Kind = isInitialComplete ? WatchPositionDocument.InitialComplete : WatchPositionDocument.Bookmark, Token = token });
     }
 
-    private static void PrintForget(Output output, KvRange range)
+    private static void PrintForget(Output output, KvRange range, bool isRaw)
     {
         if (output.IsJson)
         {
             output.Document(WatchForgetDocument.Of(range));
             return;
         }
+        if (output.IsValueOnly)
+            return;
         output.Bytes("forget\t"u8);
-        output.Data(range.Start.Span);
+        output.Field(range.Start.Span, isRaw);
         output.Bytes("\t"u8);
-        output.Data(range.End.Span);
+        output.Field(range.End.Span, isRaw);
         output.Bytes("\n"u8);
     }
 
-    private static void Print(Output output, KvWatchMessage message, int index, KvWatch watch)
+    private static void Print(Output output, KvWatchMessage message, int index, KvWatch watch, bool isRaw)
     {
         var happened = message.Events[index];
         if (output.IsJson)
@@ -102,23 +105,38 @@ internal static class WatchCommand
             output.Document(WatchDocument.Of(message, happened, watch.KeysOnly, index == message.Events.Count - 1 ? message.Token : null));
             return;
         }
+        if (output.IsValueOnly)
+        {
+            PrintValue(output, happened, isRaw);
+            return;
+        }
         output.Bytes(Text.ToBytes(WatchDocument.NameOf(happened.Kind)).Span);
         output.Bytes("\t"u8);
-        output.Data(happened.Key.Span);
+        output.Field(happened.Key.Span, isRaw);
         var detail = happened.Kind switch
         {
-            KvEventKind.Put when !watch.KeysOnly => happened.Value,
-            KvEventKind.SetAdd or KvEventKind.SetRemove => happened.Member,
-            KvEventKind.DeleteRange => happened.RangeEnd,
+            KvEventKind.Put when !watch.KeysOnly => happened.Value.Memory,
+            KvEventKind.SetAdd or KvEventKind.SetRemove => happened.Member.Memory,
+            KvEventKind.DeleteRange => happened.RangeEnd.Memory,
             _ => default,
         };
         output.Bytes("\t"u8);
-        output.Data(detail.Span);
+        output.Field(detail.Span, isRaw);
+        output.Bytes(Text.ToBytes($"\t{happened.Etag}\t{WatchDocument.RemovalOf(happened)}").Span);
         if (watch.WithPrevious && happened.IsPreviousKnown)
         {
             output.Bytes("\t"u8);
-            output.Data(happened.PreviousValue.Span);
+            output.Field(happened.PreviousValue.Span, isRaw);
         }
+        output.Bytes("\n"u8);
+    }
+
+    // Only puts have a value.
+    private static void PrintValue(Output output, KvEvent happened, bool isRaw)
+    {
+        if (happened.Kind != KvEventKind.Put)
+            return;
+        output.Field(happened.Value.Span, isRaw);
         output.Bytes("\n"u8);
     }
 }

@@ -50,4 +50,4 @@ internal enum Comparison
 }
 
 /// <summary>A line of the file, and how it compares with the cluster.</summary>
-internal readonly record struct ComparedRecord(TsvRecord Record, Comparison Comparison);
+internal readonly record struct ComparedRecord(FileRecord Record, Comparison Comparison);

@@ -1,5 +1,4 @@
 using System.Globalization;
-using KvCluster.Client;
 using Spectre.Console;
 
 namespace KvCluster.Cli.Files;
@@ -15,7 +14,7 @@ internal sealed class LoadProgress : IDisposable
     private readonly CancellationTokenSource _end = new();
     private readonly Task _shown;
 
-    public LoadProgress(TsvReader file, KvBulkLoad load)
+    public LoadProgress(RecordReader file, FileLoad load)
     {
         var console = AnsiConsole.Create(new AnsiConsoleSettings { Out = new AnsiConsoleOutput(Console.Error) });
         _shown = Console.IsErrorRedirected ? Task.CompletedTask : ShowAsync(console, file, load);
@@ -28,7 +27,7 @@ internal sealed class LoadProgress : IDisposable
         _end.Dispose();
     }
 
-    private Task ShowAsync(IAnsiConsole console, TsvReader file, KvBulkLoad load) => console.Progress()
+    private Task ShowAsync(IAnsiConsole console, RecordReader file, FileLoad load) => console.Progress()
         .AutoClear(true)
         .Columns(new TaskDescriptionColumn(), new ProgressBarColumn(), new PercentageColumn(), new RemainingTimeColumn())
         .StartAsync(async progress =>

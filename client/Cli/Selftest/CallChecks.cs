@@ -33,9 +33,10 @@ internal static class CallChecks
         SelftestFailure.Unless(
             (await ReadAsync(run, run.Key("limits/large"), stop)).Value.Length == large.Length, $"a value that was refused has replaced another one");
         await SelftestRun.RefusedAsync(
-            "a write of one operation too many", "TOO_MANY_OPERATIONS", () => run.Client.WriteAsync(WriteOf(run, KvLimits.KeysMax + 1), stop).AsTask(), stop);
+            "a write of one operation too many", "TOO_MANY_OPERATIONS",
+            () => run.Client.WriteAsync(WriteOf(run, KvLimits.KeysMax + 1), cancellationToken: stop).AsTask(), stop);
         SelftestFailure.Unless(await CountAsync(run, "limits/many/", stop) == 0, $"a write that was refused has put keys");
-        await SelftestRun.RepeatAsync(() => run.Client.WriteAsync(WriteOf(run, KvLimits.KeysMax), stop).AsTask(), stop);
+        await SelftestRun.RepeatAsync(() => run.Client.WriteAsync(WriteOf(run, KvLimits.KeysMax), cancellationToken: stop).AsTask(), stop);
         var count = await CountAsync(run, "limits/many/", stop);
         SelftestFailure.Unless(count == KvLimits.KeysMax, $"a write of {KvLimits.KeysMax} puts made {count} keys");
     }
@@ -58,8 +59,8 @@ internal static class CallChecks
         // A condition on one key of a write also decides about the others.
         var (present, absent) = (await ReadAsync(run, key, stop), run.Key("condition/absent"));
         await SelftestRun.RefusedAsync(
-            "a write on a condition that does not hold",
-            "CONDITION_FAILED", () => run.Client.WriteAsync(new KvWrite().If(KvCondition.Exists(absent)).Put(absent, key).Delete(key), stop).AsTask(), stop);
+            "a write on a condition that does not hold", "CONDITION_FAILED", () => run.Client.WriteAsync(
+                new KvWrite().If(KvCondition.Exists(absent)).Put(absent, key).Delete(key), cancellationToken: stop).AsTask(), stop);
         await SelftestRun.RefusedAsync(
             "a delete on a condition that does not hold", "CONDITION_FAILED",
             () => run.Client.DeleteAsync(key, KvCondition.EtagEquals(present.Etag.Predecessor), stop).AsTask(), stop);
@@ -92,15 +93,14 @@ internal static class CallChecks
             .Select(static member => Convert.ToHexString(member.Span))), $"an intersection has {common.Count} members instead of {Numbers(6).Count()}");
         SelftestFailure.Unless(common.Facets[0].Sets.All(facet => facet.Count == common.Count) && common.Facets[0].SetsFound == 2, $"the facets of an "
             + $"intersection have other counts than it has members");
-        await SelftestRun.RepeatAsync(() => run.Client.Sets.RemoveAllAsync(even, stop).AsTask(), stop);
-        await SelftestRun.RepeatAsync(() => run.Client.Sets.RemoveAllAsync(third, stop).AsTask(), stop);
+        await SelftestRun.RepeatAsync(() => run.Client.Sets.RemoveAllAsync(even, cancellationToken: stop).AsTask(), stop);
+        await SelftestRun.RepeatAsync(() => run.Client.Sets.RemoveAllAsync(third, cancellationToken: stop).AsTask(), stop);
         SelftestFailure.Unless(
             await SelftestRun.RepeatAsync(() => run.Client.Sets.CountAsync(even, cancellationToken: stop).AsTask(), stop) == 0,
             $"a set that was removed has members");
 
-        static IEnumerable<ReadOnlyMemory<byte>> Numbers(int step) =>
-            Enumerable.Range(0, 3_000).Where(number => number % step == 0).Select(
-                static number => (ReadOnlyMemory<byte>)Text.ToBytes(number.ToString("d5", CultureInfo.InvariantCulture)));
+        static IEnumerable<KvKey> Numbers(int step) => Enumerable.Range(0, 3_000).Where(number => number % step == 0).Select(
+            static number => (KvKey)number.ToString("d5", CultureInfo.InvariantCulture));
     }
 
     /// <summary>Keys that the shard numbers: each number once, without a gap, in the order of the changes.</summary>
@@ -152,8 +152,8 @@ internal static class CallChecks
     }
 
     private static Task<GetResult> ReadAsync(SelftestRun run, byte[] key, CancellationToken stop) =>
-        SelftestRun.RepeatAsync(() => run.Client.GetAsync(key, stop).AsTask(), stop);
+        SelftestRun.RepeatAsync(() => run.Client.GetAsync(key, cancellationToken: stop).AsTask(), stop);
 
     private static Task<long> CountAsync(SelftestRun run, string prefix, CancellationToken stop) =>
-        SelftestRun.RepeatAsync(() => run.Client.CountAsync(run.Key(prefix), stop), stop);
+        SelftestRun.RepeatAsync(() => run.Client.CountAsync(run.Key(prefix), cancellationToken: stop), stop);
 }

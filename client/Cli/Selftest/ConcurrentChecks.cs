@@ -42,7 +42,7 @@ internal static class ConcurrentChecks
                 return;
             }
             var read = default(GetResult);
-            if (await SelftestRun.TryAsync(async () => read = await run.Client.GetAsync(run.Key(name), stop), stop) != true)
+            if (await SelftestRun.TryAsync(async () => read = await run.Client.GetAsync(run.Key(name), cancellationToken: stop), stop) != true)
                 return;
             var ended = Stopwatch.GetTimestamp();
             if (read.Found)
@@ -133,7 +133,7 @@ internal static class ConcurrentChecks
         began = await PutAsync(key);
         for (var isThere = true; isThere;)
         {
-            isThere = (await SelftestRun.RepeatAsync(() => run.Client.GetAsync(key, stop).AsTask(), stop)).Found;
+            isThere = (await SelftestRun.RepeatAsync(() => run.Client.GetAsync(key, cancellationToken: stop).AsTask(), stop)).Found;
             var age = Stopwatch.GetElapsedTime(began);
             CheckNotEarly(isThere, age);
             SelftestFailure.Unless(
@@ -141,7 +141,7 @@ internal static class ConcurrentChecks
             await Task.Delay(20, stop);
         }
         // On a machine that stands still the key may have expired before it was touched.
-        var isStill = (await SelftestRun.RepeatAsync(() => run.Client.GetAsync(touched, stop).AsTask(), stop)).Found;
+        var isStill = (await SelftestRun.RepeatAsync(() => run.Client.GetAsync(touched, cancellationToken: stop).AsTask(), stop)).Found;
         SelftestFailure.Unless(isStill || !isKept, $"a key whose time to live was taken away was expected to stay, and it is gone");
         await SelftestRun.UntilAsync(() => end.Task.IsCompleted || watch.HasFailed, static () => "the watch did not tell of the end of a key", stop);
         await watch.EndAsync();

@@ -29,7 +29,7 @@ internal sealed class Removal : IDisposable
                 .. run.PrefixesElsewhere.Append(run.Key("")).Select(
                     prefix => TellIfLeftAsync("keys that begin with", prefix, "rm --prefix", () => RemoveKeysAsync(run.Client, prefix, limit.Token))),
                 .. run.Sets.Select(set => TellIfLeftAsync("the set", set, "set remove --all", () => SelftestRun.RepeatAsync(
-                    () => run.Client.Sets.RemoveAllAsync(set, limit.Token).AsTask(), limit.Token))),
+                    () => run.Client.Sets.RemoveAllAsync(set, cancellationToken: limit.Token).AsTask(), limit.Token))),
             ]);
     }
 
@@ -42,8 +42,8 @@ internal sealed class Removal : IDisposable
     private static async Task RemoveKeysAsync(KvClient client, byte[] prefix, CancellationToken limit)
     {
         do
-            await SelftestRun.RepeatAsync(() => client.DeleteRangeAsync(new KvRange { Prefix = prefix }, limit).AsTask(), limit);
-        while (await SelftestRun.RepeatAsync(() => client.CountAsync(prefix, limit), limit) > 0);
+            await SelftestRun.RepeatAsync(() => client.DeleteRangeAsync(new KvRange { Prefix = prefix }, cancellationToken: limit).AsTask(), limit);
+        while (await SelftestRun.RepeatAsync(() => client.CountAsync(prefix, cancellationToken: limit), limit) > 0);
     }
 
     private static async Task TellIfLeftAsync(string what, byte[] name, string command, Func<Task> remove)

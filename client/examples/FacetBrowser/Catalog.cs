@@ -1,4 +1,3 @@
-using System.Text;
 using KvCluster.Client;
 
 namespace KvCluster.Examples;
@@ -24,7 +23,7 @@ internal sealed class Catalog(KvClient client)
         foreach (var (path, value) in Records(packagesFile))
         {
             var name = path[(path.LastIndexOf('/') + 1)..];
-            await load.AddAsync(Utf8(Packages + name), Utf8(value));
+            await load.AddAsync(Packages + name, value);
             names.Add(name);
         }
         await load.FlushAsync();
@@ -32,7 +31,7 @@ internal sealed class Catalog(KvClient client)
         await Parallel.ForEachAsync(tags.Select(static tag => (tag.Key, (IEnumerable<string>)tag)).Append((All, names)), async (set, stop) =>
         {
             foreach (var members in set.Item2.Distinct().Chunk(MembersPerCall))
-                await client.Sets.AddAsync(Utf8(Sets + set.Item1), members.Select(Utf8), cancellationToken: stop);
+                await client.Sets.AddAsync(Sets + set.Item1, members.Select(static member => (KvKey)member), cancellationToken: stop);
         });
         await output.WriteLineAsync($"{names.Count:N0} packages and {tags.Count:N0} tags loaded");
     }
@@ -45,30 +44,27 @@ internal sealed class Catalog(KvClient client)
     {
         var result = await client.Sets.IntersectAsync(new KvIntersection
         {
-            Keys = [.. (tags.Count == 0 ? [All] : tags).Select(static tag => Utf8(Sets + tag))],
+            Keys = [.. (tags.Count == 0 ? [All] : tags).Select(static tag => (KvKey)(Sets + tag))],
             // The name that follows immediately.
-            Start = after.Length == 0 ? default : Utf8(after + "\0"),
+            Start = after.Length == 0 ? default(KvKey) : after + "\0",
             Limit = page,
-            FacetPrefixes = [Utf8(Sets + "tag/"), Utf8(Sets + "section/")],
+            FacetPrefixes = [Sets + "tag/", Sets + "section/"],
             FacetsMax = 10_000,
         });
         var facets = result.Facets.SelectMany(static facets => facets.Sets)
-            .Select(static facet => (Text(facet.Key)[Sets.Length..], facet.Count)).Where(facet => !tags.Contains(facet.Item1));
-        return new Selection(result.Count, [.. result.Members.Select(Text)], result.More, [.. facets]);
+            .Select(static facet => (facet.Key.ToUtf8String()[Sets.Length..], facet.Count)).Where(facet => !tags.Contains(facet.Item1));
+        return new Selection(result.Count, [.. result.Members.Select(static member => member.ToUtf8String())], result.More, [.. facets]);
     }
 
     /// <summary>Whether any package has a tag.</summary>
-    public async Task<bool> HasAsync(string tag) => await client.Sets.CountAsync(Utf8(Sets + tag)) > 0;
+    public async Task<bool> HasAsync(string tag) => await client.Sets.CountAsync(Sets + tag) > 0;
 
     /// <summary>The description of a package; null if there is none.</summary>
-    public async Task<string?> DescribeAsync(string name) => await client.GetAsync(Utf8(Packages + name)) is { Found: true } found ? Text(found.Value) : null;
+    public async Task<string?> DescribeAsync(string name) =>
+        await client.GetAsync(Packages + name) is { Found: true } found ? found.Value.ToUtf8String() : null;
 
     private static IEnumerable<(string Key, string Value)> Records(string file) =>
         File.ReadLines(file).Select(static line => line.Split('\t', 2)).Where(static parts => parts.Length == 2).Select(static parts => (parts[0], parts[1]));
-
-    private static ReadOnlyMemory<byte> Utf8(string text) => Encoding.UTF8.GetBytes(text);
-
-    private static string Text(ReadOnlyMemory<byte> bytes) => Encoding.UTF8.GetString(bytes.Span);
 }
 
 /// <summary>What was selected.</summary>

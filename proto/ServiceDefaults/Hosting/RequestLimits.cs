@@ -18,7 +18,7 @@ internal static class RequestLimits
 
     /// <summary>The error message for a watch that names two positions of one shard. One of them would be ignored.</summary>
     public const string RepeatedPositionOfWatch =
-        "after and initial_after may have one position for each shard; nothing was watched. Send the newest position of each.";
+        "A watch may begin after one position of each shard; nothing was watched. Send the newest position of each.";
 
     /// <summary>For a Get, a Scan or a Watch: this many positions of up to 48 bytes, and four keys of 2 KiB.</summary>
     public const int ReadBytesMax = 2 << 20;

@@ -24,14 +24,14 @@ internal static class FacetMeasure
         await Parallel.ForEachAsync(sets, new ParallelOptions { MaxDegreeOfParallelism = 64, CancellationToken = cancellation }, async (set, token) =>
         {
             foreach (var members in set.Value.Chunk(MembersPerCall))
-                await client.Sets.AddAsync(Encoding.UTF8.GetBytes(set.Key), members, cancellationToken: token);
+                await client.Sets.AddAsync(set.Key, members, cancellationToken: token);
         });
         var members = sets.Sum(static set => set.Value.Count);
         var rate = members / Stopwatch.GetElapsedTime(began).TotalSeconds;
         progress($"{members:N0} members of {sets.Count:N0} sets added, {rate:N0}/s");
-        ReadOnlyMemory<byte>[] largest = [.. sets.Where(static set => set.Key.StartsWith(Tags, StringComparison.Ordinal))
-            .OrderByDescending(static set => set.Value.Count).Take(3).Select(static set => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(set.Key))];
-        var facets = new KvIntersection { Keys = largest, FacetPrefixes = [Encoding.UTF8.GetBytes(Tags)], FacetsMax = 20, Limit = 100 };
+        KvKey[] largest = [.. sets.Where(static set => set.Key.StartsWith(Tags, StringComparison.Ordinal))
+            .OrderByDescending(static set => set.Value.Count).Take(3).Select(static set => (KvKey)set.Key)];
+        var facets = new KvIntersection { Keys = largest, FacetPrefixes = [Tags], FacetsMax = 20, Limit = 100 };
         var calls = quick ? 200 : 1_000;
         var rows =
             new List<BenchmarkRow> { BenchmarkRow.Of(ApiSuite.Name, "SetAdd of tags.tsv, up to 1,000 members a call", "kvcluster", "members/s", [rate]) };
@@ -62,9 +62,9 @@ internal static class FacetMeasure
         return row;
     }
 
-    private static Dictionary<string, List<ReadOnlyMemory<byte>>> SetsIn(ReadOnlyMemory<byte> text)
+    private static Dictionary<string, List<KvKey>> SetsIn(ReadOnlyMemory<byte> text)
     {
-        var sets = new Dictionary<string, List<ReadOnlyMemory<byte>>>(StringComparer.Ordinal);
+        var sets = new Dictionary<string, List<KvKey>>(StringComparer.Ordinal);
         foreach (var (set, member) in PackageFiles.RecordsIn(text))
         {
             var key = Encoding.UTF8.GetString(set.Span);

@@ -36,7 +36,7 @@ internal static class LeaseMeasure
         var ids = new ByteString[count];
         await Parallel.ForEachAsync(
             Enumerable.Range(0, count), new ParallelOptions { MaxDegreeOfParallelism = Callers, CancellationToken = cancellation }, async (number, token) =>
-                ids[number] = ByteString.CopyFrom((await client.Sessions.OpenAsync(Key, Lifetime, token)).Id.Span));
+                ids[number] = ByteString.CopyFrom((await client.Sessions.OpenAsync(Key, Lifetime, cancellationToken: token)).Id.Span));
         var rate = count / Stopwatch.GetElapsedTime(began).TotalSeconds;
         progress($"{count:N0} sessions opened, {rate:N0}/s");
         var with = await PhaseAsync(KeepAliveAsync);

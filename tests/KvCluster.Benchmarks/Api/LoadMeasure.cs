@@ -55,7 +55,7 @@ internal static class LoadMeasure
         foreach (var (path, value) in PackageFiles.RecordsIn(text))
         {
             path.CopyTo(key.AsMemory(prefix.Length));
-            await load.AddAsync(key.AsMemory(0, prefix.Length + path.Length), value, cancellation);
+            await load.AddAsync(new KvKey(key.AsMemory(0, prefix.Length + path.Length)), value, cancellation);
         }
         await load.FlushAsync(cancellation);
         return load.Acknowledged;

@@ -68,7 +68,7 @@ internal static class ManyKeysMeasure
             var write = new KvWrite();
             for (var key = batch * BatchKeys; key < (batch + 1) * BatchKeys; key++)
                 write.Put(ManyKeys.Key(key), values[key & (values.Length - 1)]);
-            await client.WriteAsync(write, stopped);
+            await client.WriteAsync(write, cancellationToken: stopped);
         });
         var rate = KeyCount / Stopwatch.GetElapsedTime(started).TotalSeconds;
         progress($"{Workload}: loaded, {rate:F0}/s");

@@ -161,7 +161,7 @@ public sealed class PauseTests
         IReadOnlyList<string> endpoints = byARouter ? [cluster.StartRouter()] : cluster.DirectEndpoints;
         await using var client = new KvClient(new KvClientOptions { Endpoints = endpoints, Gateway = byARouter, Timeout = Eventually.Limit });
         foreach (var part in Enumerable.Range(0, members).Chunk(10_000))
-            await client.Sets.AddAsync(set, part.Select(static number => (ReadOnlyMemory<byte>)Member(number)));
+            await client.Sets.AddAsync(set, part.Select(static number => (KvKey)Member(number)));
         var leader = cluster.Node(await cluster.LeaderAsync());
         var seen = 0;
         await foreach (var member in client.Sets.ScanAsync(set))
@@ -288,7 +288,7 @@ public sealed class PauseTests
         await using var load = impatient.BulkLoad(giveUpAfter: Eventually.Limit);
         await AddAsync(load, 0, entries / 2);
         await load.FlushAsync();
-        ReadOnlyMemory<byte>[] many = [Loaded(0), Loaded(1), Loaded(entries - 1)];
+        KvKey[] many = [Loaded(0), Loaded(1), Loaded(entries - 1)];
         using var isOver = new CancellationTokenSource();
         var reading = ReadAsync();
         Signals.Pause(cluster.RouterIds[0]);

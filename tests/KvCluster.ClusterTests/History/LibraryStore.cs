@@ -33,10 +33,10 @@ internal sealed class LibraryStore(KvClient client) : IObservedStore
     }
 
     public Task<Observation> PutAsync(string key, string value) =>
-        ObserveAsync(async () => Made(await client.PutAsync(key, value), found: false));
+        ObserveAsync(async () => Made((await client.PutAsync(key, value)).Position, found: false));
 
     public Task<Observation> PutIfAsync(string key, string? expected, string value) =>
-        ObserveAsync(async () => Made(await client.PutAsync(key, value, Expecting(expected)), found: true));
+        ObserveAsync(async () => Made((await client.PutAsync(key, value, Expecting(expected))).Position, found: true));
 
     public Task<Observation> PutBothIfAsync((string Key, string Value) first, string? expected, (string Key, string Value) second)
     {

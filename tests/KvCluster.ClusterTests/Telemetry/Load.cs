@@ -42,7 +42,7 @@ internal sealed class Load : IAsyncDisposable
             try
             {
                 await _client.PutAsync(key, new byte[ValueBytes], cancellationToken: _stopping.Token);
-                await _client.GetAsync(key, _stopping.Token);
+                await _client.GetAsync(key, cancellationToken: _stopping.Token);
                 if (random.Next(20) == 0)
                     await _client.DeleteAsync(key, cancellationToken: _stopping.Token);
                 if (random.Next(50) == 0)

@@ -19,16 +19,37 @@ public sealed class ArgumentTests
     [InlineData("$KV load f --give-up-after 0", "--give-up-after must be from 0.1 to 86400 seconds")]
     [InlineData("$KV load f --give-up-after -1", "--give-up-after must be from 0.1 to 86400 seconds")]
     [InlineData("$KV bench put --seconds 0", "--seconds must be from 0.1 to 86400 seconds")]
+    [InlineData("$KV bench put --rate 0", "--rate must be from 1 to 10000000.")]
+    [InlineData("$KV bench put --rate 1,000", "Cannot parse argument '1,000' for option '--rate' as a number in the allowed range.")]
+    [InlineData("$KV bench g", "Argument 'g' not recognized. Must be one of: 'put' 'get' 'mixed' 'a' 'b' 'c' 'd' 'e' 'f'.")]
     [InlineData("$KV bench put --seconds NaN", "--seconds must be from 0.1 to 86400 seconds")]
     [InlineData("$KV scan --limit abc", "Cannot parse argument 'abc' for option '--limit' as a number in the allowed range.")]
     [InlineData("$KV status --shard -1", "as a number in the allowed range.")]
-    [InlineData("$KV status --output xml", "Argument 'xml' not recognized. Must be one of: 'text' 'json'. See kv --help.")]
+    [InlineData("$KV status --output xml", "Argument 'xml' not recognized. Must be one of: 'text' 'json' 'value'. See kv --help.")]
     [InlineData("$KV get k --tls-key k.pem", "--tls-key requires --tls-cert")]
     [InlineData("$KV get k --tls-ca absent.pem", "absent.pem is not usable: ")]
     [InlineData("KVCLUSTER_TLS_CA=absent.pem $KV get k", "absent.pem is not usable: ")]
     [InlineData(
         "$KV set remove s --al",
-        "Unrecognized option '--al'. Write -- in front of arguments that begin so, or OPTION=VALUE for the value of an option. See kv --help.")]
+        "Unrecognized option '--al'. Write -- in front of arguments that begin so, or OPTION=VALUE for the value of an option. Did you mean --all? "
+            + "See kv --help.")]
+    [InlineData("$KV gte k", "Did you mean get? See kv --help.")]
+    [InlineData("$KV set ad s m", "Did you mean add? See kv --help.")]
+    [InlineData("$KV scan --limt 3", "Unrecognized option '--limt'.")]
+    [InlineData("$KV scan --limt 3", "Did you mean --limit? See kv --help.")]
+    [InlineData("$KV get k --timeout 0", "--timeout must be from 0.1 to 86400 seconds.")]
+    [InlineData("$KV get k --timeout 1,5", "--timeout '1,5' is not a number of seconds, such as 1.5.")]
+    [InlineData("$KV get --key-hex 0f0", "--key-hex: '0f0' is not an even number of hexadecimal digits.")]
+    [InlineData("$KV get --key-base64 a", "--key-base64: 'a' is not base64.")]
+    [InlineData("$KV get --key-hex --key-base64 00", "--key-hex and --key-base64 exclude each other.")]
+    [InlineData("$KV get a b --floor", "--floor is of one KEY.")]
+    [InlineData("$KV get a b --out file", "--out is of one KEY.")]
+    [InlineData("$KV delete a b --if-exists", "--if-exists is of one KEY.")]
+    [InlineData("$KV scan --raw -o json", "--raw prints bytes as they are stored, so it cannot be used with --output json.")]
+    [InlineData("$KV get k --endpoint h:1,", "--endpoint '' is not an address such as http://127.0.0.1:7400.")]
+    [InlineData("$KV get k --endpoint me:secret@h:1", "--endpoint has a user or a password, for which the cluster has no use. Give http://h:1,")]
+    [InlineData("$KV get k --endpoint http://me:secret,secret@h:1", "--endpoint is not an address such as http://127.0.0.1:7400.")]
+    [InlineData("KVCLUSTER_ENDPOINT=ftp://h:1 $KV get k", "--endpoint 'ftp://h:1' is not an address such as http://127.0.0.1:7400.")]
     [InlineData("$KV set intersect s --json -- --t", "Unrecognized option '--json'.")]
     [InlineData("$KV admin transfer 0 --to 0", "--to 0: there is no node 0")]
     [InlineData("$KV put k --if-absnt", "Unrecognized option '--if-absnt'. Write -- in front of arguments that begin so, or OPTION=VALUE")]
@@ -78,6 +99,15 @@ public sealed class ArgumentTests
         Assert.Equal(error.Length - 1, error.IndexOf('\n', StringComparison.Ordinal));
     }
 
+    [Theory]
+    [InlineData("db1:7401", false, "http://db1:7401")]
+    [InlineData("db1", false, "http://db1:7400")]
+    [InlineData("db1", true, "https://db1:7400")]
+    [InlineData("[::1]", false, "http://[::1]:7400")]
+    [InlineData("[::1]:7401", true, "https://[::1]:7401")]
+    [InlineData("http://db1:7401", true, "http://db1:7401")]
+    public void WithScheme_OfAnAddress_AddsWhatIsMissing(string given, bool isTls, string meant) => Assert.Equal(meant, Connection.WithScheme(given, isTls));
+
     /// <summary>A misspelt option was taken for the value of a key, of a set's member, or of the option before it.</summary>
     [Fact]
     public void UnknownOption_OfEachCommand_IsFound_UnlessItIsMeant()
@@ -94,13 +124,7 @@ public sealed class ArgumentTests
 
         static string? UnknownIn(params string[] arguments) => ParseMistakes.UnknownOption(Parsed(arguments), arguments);
 
-        static ParseResult Parsed(params string[] arguments)
-        {
-            var root = new RootCommand { Globals.Endpoint, Globals.OutputFormat, Globals.Gateway };
-            foreach (var command in CommandTable.For(arguments))
-                root.Subcommands.Add(command);
-            return root.Parse(arguments);
-        }
+        static ParseResult Parsed(params string[] arguments) => CommandRun.Parse(arguments);
 
         static IEnumerable<string[]> PathsOf(Command command) => command.Subcommands.Count == 0
             ? [[command.Name]]

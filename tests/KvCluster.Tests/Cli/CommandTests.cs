@@ -61,6 +61,140 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         }
     }
 
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task SeveralKeys_AreReadAndRemovedTogether_AndWhatIsMissingIsTold()
+    {
+        await _client.PutAsync(_key + "/a", "1");
+        await _client.PutAsync(_key + "/b", "two\tlines\n");
+        var missing = $"kv: '{_key}/c' does not exist.\n";
+        Assert.Equal((1, $"{_key}/a\t1\n{_key}/b\t$'two\\tlines\\n'\n", missing), await RunAsync($"$KV get {_key}/a {_key}/c {_key}/b"));
+        Assert.Equal((1, "1two\tlines\n", missing), await RunAsync($"$KV get {_key}/a {_key}/b {_key}/c --raw"));
+        Assert.Equal((0, "1\n$'two\\tlines\\n'\n", ""), await RunAsync($"$KV get {_key}/a {_key}/b -o value"));
+        var (exitCode, output, _) = await RunAsync($"$KV get {_key}/a {_key}/c -o json");
+        var found = output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => JsonDocument.Parse(line).RootElement.GetProperty("found"));
+        Assert.Equal((1, true, false), (exitCode, found.First().GetBoolean(), found.Last().GetBoolean()));
+        (exitCode, output, var error) = await RunAsync($"$KV del {_key}/a {_key}/c -o json");
+        Assert.Equal((0, ""), (exitCode, error));
+        Assert.Equal([(_key + "/a", true), (_key + "/c", false)], output.Split('\n', StringSplitOptions.RemoveEmptyEntries)
+            .Select(static line => JsonDocument.Parse(line).RootElement)
+            .Select(static line => (line.GetProperty("key").GetString(), line.GetProperty("existed").GetBoolean())));
+    }
+
+    /// <summary>A key that is not UTF-8 could be loaded and scanned, but not read.</summary>
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task Keys_InHexadecimalOrBase64_AreTheirBytes()
+    {
+        byte[] key = [.. Encoding.UTF8.GetBytes(_key), 0xFF, 0];
+        var (hex, base64) = (Convert.ToHexString(key), Convert.ToBase64String(key));
+        var (exitCode, _, error) = await RunAsync($"$KV put --key-hex {hex} v");
+        Assert.Equal((0, ""), (exitCode, error));
+        Assert.Equal((0, "v\n", ""), await RunAsync($"$KV get --key-base64 {base64}"));
+        Assert.Equal((0, "v\n", ""), await RunAsync($"$KV ls --key-hex {hex[..^2]} -o value"));
+        Assert.Equal((0, "1\n", ""), await RunAsync($"$KV count --key-hex {hex}"));
+        Assert.Equal((0, "1\n", ""), await RunAsync($"$KV rm --key-hex {hex}"));
+        Assert.False((await _client.GetAsync(key)).Found);
+    }
+
+    /// <summary>A value with a line feed looked like an entry of its own.</summary>
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task Scan_OfWhatALineCannotCarry_QuotesIt_UnlessItIsAskedForRaw()
+    {
+        await _client.PutAsync(_key + "/\t", "a\nb");
+        await _client.PutAsync(_key + "/x", "{\"plain\": \"value\"}");
+        Assert.Equal((0, $"$'{_key}/\\t'\t$'a\\nb'\n{_key}/x\t{{\"plain\": \"value\"}}\n", ""), await RunAsync($"$KV scan {_key}"));
+        Assert.Equal((0, $"{_key}/\t\ta\nb\n", ""), await RunAsync($"$KV scan {_key} --raw --limit 1"));
+        Assert.Equal((0, "$'a\\nb'\n{\"plain\": \"value\"}\n", ""), await RunAsync($"$KV scan {_key} -o value"));
+    }
+
+    [ToolTheory("bash")]
+    [InlineData("text")]
+    [InlineData("json")]
+    [Trait("Turn", "3")]
+    public async Task Export_ThatIsImported_GivesBackEveryByteAndTheTimeLeft(string form)
+    {
+        using var folder = new TemporaryDirectory();
+        var prefix = Encoding.UTF8.GetBytes(_key + "/");
+        byte[] odd = [.. prefix, 0xFF, (byte)'\t', 0];
+        byte[] value = [.. "a\r\n'\\\t"u8, 0, 0xE9];
+        await _client.PutAsync(odd, value);
+        await _client.PutAsync(_key + "/quote", "$'plain'");
+        await _client.PutAsync((byte[])[.. prefix, .. "timed"u8], value, new KvPutOptions { TimeToLive = TimeSpan.FromSeconds(1000) });
+        await RunAsync($"$KV put {_key}/owned v --owner $($KV session open {_key} --lifetime 3600)");
+        var (exitCode, output, error) = await RunAsync(
+            $"cd '{folder.Path}'; $KV export {_key}/ -o {form} > exported && $KV rm --prefix {_key}/ && $KV import exported && $KV verify exported");
+        Assert.True(exitCode == 0, error);
+        Assert.StartsWith("kv: keys left out because sessions own them: 1. ", error, StringComparison.Ordinal);
+        Assert.Contains("3 records in ", output, StringComparison.Ordinal);
+        Assert.Contains("0 missing, 0 different", output, StringComparison.Ordinal);
+        Assert.Equal(3, await _client.CountAsync(prefix));
+        var options = new KvGetOptions { WithLife = true };
+        var (plain, timed) = (await _client.GetAsync(odd, options), await _client.GetAsync((byte[])[.. prefix, .. "timed"u8], options));
+        Assert.Null(plain.Life.Left);
+        Assert.Equal(value, plain.Value.ToArray());
+        Assert.Equal(value, timed.Value.ToArray());
+        Assert.InRange(Assert.NotNull(timed.Life.Left).TotalSeconds, 1, 1000);
+    }
+
+    /// <summary>Keys that expire are written beside the others, and must not overtake what stands before them.</summary>
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task Import_OfAKeyThatIsThereAgain_KeepsTheLaterLine_AndReportsTheLast()
+    {
+        const int lines = 600;
+        using var folder = new TemporaryDirectory();
+        var random = new Random(5);
+        var (text, last) = (new StringBuilder("#kvcluster-export-1\n"), new Dictionary<string, (string Value, bool IsTimed)>());
+        for (var line = 0; line < lines; line++)
+        {
+            var (key, isTimed) = ($"{_key}/{random.Next(100)}", random.Next(8) == 0);
+            text.Append(CultureInfo.InvariantCulture, $"{key}\t{line}\t{(isTimed ? "3600000" : "")}\n");
+            last[key] = ($"{line}", isTimed);
+        }
+        await File.WriteAllTextAsync(Path.Combine(folder.Path, "file"), text.ToString());
+        var (exitCode, output, error) = await RunAsync($"$KV import '{folder.Path}/file' -o json");
+        Assert.True(exitCode == 0, error);
+        var report = JsonDocument.Parse(output).RootElement;
+        Assert.Equal((lines, lines + 1), (report.GetProperty("records").GetInt32(), report.GetProperty("acknowledged_line").GetInt32()));
+        await foreach (var entry in _client.ScanAsync(new KvScan { Prefix = Encoding.UTF8.GetBytes(_key + "/"), WithLife = true }))
+        {
+            Assert.True(last.Remove(Encoding.UTF8.GetString(entry.Key.Span), out var expected));
+            Assert.Equal(expected, (Encoding.UTF8.GetString(entry.Value.Span), entry.Life.Left is not null));
+        }
+        Assert.Empty(last);
+    }
+
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task Watch_InText_ShowsEtagsAndWhyAKeyIsGone()
+    {
+        string? begun = null;
+        await foreach (var message in _client.WatchAsync(new KvWatch { Prefix = Encoding.UTF8.GetBytes(_key), Initial = true }))
+        {
+            begun = message.Token ?? begun;
+            if (message.IsInitialComplete)
+                break;
+        }
+        var put = await _client.PutAsync(Encoding.UTF8.GetBytes(_key), "v"u8.ToArray(), new KvPutOptions { TimeToLive = TimeSpan.FromMilliseconds(1) });
+        var (exitCode, output, error) = await RunAsync($"$KV watch {_key} --after {begun} --count 2 --previous");
+        Assert.Equal((0, ""), (exitCode, error));
+        var lines = output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => line.Split('\t')).ToList();
+        Assert.Equal(["put", _key, "v", put.Position.Etag.ToString(), ""], lines[0].Take(5));
+        Assert.Equal(["delete", _key, "", "expired"], lines[1].Take(5).Where(static (_, column) => column != 3));
+        Assert.Equal(36, lines[1][3].Length);
+    }
+
+    /// <summary>One of several addresses may be away.</summary>
+    [ToolFact("bash")]
+    public async Task Endpoints_OfWhichOneAnswers_AreEnough_AndNeedNoScheme()
+    {
+        var address = fixture.Cluster.AddressOf(1).Replace("http://", "", StringComparison.Ordinal);
+        Assert.Equal((0, "0\n", ""), await RunAsync($"$KV count {_key} --endpoint 127.0.0.1:9,{address}"));
+        Assert.Equal((0, "0\n", ""), await RunAsync($"unset KV_ENDPOINT; KVCLUSTER_ENDPOINT={address} $KV count {_key}"));
+    }
+
     /// <summary>It printed "standard output: Broken pipe" and ended with 70, as if there was a bug.</summary>
     [ToolTheory("bash")]
     [InlineData("get")]

@@ -36,5 +36,5 @@ public sealed class DifferencesTests
     }
 
     private void Add(long line, string key, Comparison comparison) =>
-        _differences.Add(new ComparedRecord(new TsvRecord(line, Text.ToBytes(key), default), comparison));
+        _differences.Add(new ComparedRecord(new FileRecord(line, Text.ToBytes(key), default), comparison));
 }

@@ -78,7 +78,7 @@ public sealed class GzipFileTests(ITestOutputHelper output) : IDisposable
             var damaged = whole.ToArray();
             damaged[place] ^= (byte)(1 << random.Next(8));
             await File.WriteAllBytesAsync(_path, damaged);
-            using var reader = TsvReader.Open(_path);
+            using var reader = RecordReader.Open(_path);
             var failure = await Record.ExceptionAsync(async () =>
             {
                 while (await reader.ReadAsync(default) is not null)
@@ -96,7 +96,7 @@ public sealed class GzipFileTests(ITestOutputHelper output) : IDisposable
         // The last two bytes are the header's own checksum.
         byte[] parts = [0x1F, 0x8B, 8, 2 | 4 | 8 | 16, 0, 0, 0, 0, 0, 3, 3, 0, 1, 2, 3, .. "name\0"u8, .. "comment\0"u8, 0x34, 0x36, .. plain[10..]];
         await File.WriteAllBytesAsync(_path, parts);
-        using var reader = TsvReader.Open(_path);
+        using var reader = RecordReader.Open(_path);
         Assert.Equal(1, (await reader.ReadAsync(default))?.Line);
         Assert.Null(await reader.ReadAsync(default));
     }
@@ -126,7 +126,7 @@ public sealed class GzipFileTests(ITestOutputHelper output) : IDisposable
 
     private async Task<long> ReadWholeAsync()
     {
-        using var reader = TsvReader.Open(_path);
+        using var reader = RecordReader.Open(_path);
         while (await reader.ReadAsync(default) is { } record)
             AssertIsWhole(record);
         return reader.Lines;
@@ -140,6 +140,6 @@ public sealed class GzipFileTests(ITestOutputHelper output) : IDisposable
         return failure.Message;
     }
 
-    private static void AssertIsWhole(TsvRecord record) => Assert.Equal(
+    private static void AssertIsWhole(FileRecord record) => Assert.Equal(
         Text((int)record.Line - 1, 1), $"{Encoding.UTF8.GetString(record.Key.Span)}\t{Encoding.UTF8.GetString(record.Value.Span)}\n");
 }

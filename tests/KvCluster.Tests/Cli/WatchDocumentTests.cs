@@ -6,6 +6,16 @@ namespace KvCluster.Tests.Cli;
 /// <summary>The lines of `kv watch` in JSON.</summary>
 public sealed class WatchDocumentTests
 {
+    [Theory]
+    [InlineData(KvEventKind.Put, KvEventReason.User, "")]
+    [InlineData(KvEventKind.Touch, KvEventReason.User, "")]
+    [InlineData(KvEventKind.Delete, KvEventReason.User, "deleted")]
+    [InlineData(KvEventKind.DeleteRange, KvEventReason.User, "deleted")]
+    [InlineData(KvEventKind.Delete, KvEventReason.Expired, "expired")]
+    [InlineData(KvEventKind.Delete, KvEventReason.SessionEnded, "session ended")]
+    public void Removal_OfAnEvent_SaysWhyTheKeyIsGone(KvEventKind kind, KvEventReason reason, string told) =>
+        Assert.Equal(told, WatchDocument.RemovalOf(new KvEvent(kind, reason, default, default)));
+
     /// <summary>Lines that are no events were printed and not described.</summary>
     [Fact]
     public void EveryKindOfLine_IsInTheReadme()

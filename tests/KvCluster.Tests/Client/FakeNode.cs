@@ -213,6 +213,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         {
             Method.Get => Get(call, GetRequest.Parser.ParseFrom(message)),
             Method.Count => Count(call, CountRequest.Parser.ParseFrom(message)),
+            Method.List => List(call, ListRequest.Parser.ParseFrom(message)),
             Method.GetMany => GetMany(call, GetManyRequest.Parser.ParseFrom(message)),
             Method.OpenSession => AtLeader(
                 call, OpenSessionRequest.Parser.ParseFrom(message).Key, key => _cluster.OpenSession(_cluster.RouteOf(key.Span).Shard)),
@@ -257,6 +258,16 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         var first = ByteString.CopyFrom(FirstKey(scan));
         return IsForLeader(request.Read) && _cluster.RouteOf(first.Span).Leader != Id ? AtLeader(call, first, _ => new CountResponse()) : Answer(first);
     }
+
+    // Only the first key of a range, without its value.
+    private Reply List(Call call, ListRequest request) => AtLeader(call, request.Start, key =>
+    {
+        var found = _cluster.Get(key.Span);
+        var response = new ListResponse { Position = found.Position };
+        if (found.Found)
+            response.Entries.Add(new V1.Entry { Key = key, Etag = found.Etag });
+        return response;
+    });
 
     private static bool IsForLeader(ReadOptions? read) => (read?.Mode ?? ReadMode.Unspecified).IsForLeader();
 

@@ -16,7 +16,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
         await using var client = cluster.Connect();
         Assert.False((await client.GetAsync("z")).Found);
         var put = await client.PutAsync("z", "value");
-        Assert.Equal(2u, put.Shard);
+        Assert.Equal(2u, put.Position.Shard);
         var read = await client.GetAsync("z");
         Assert.True(read.Found);
         Assert.Equal(put.Etag, read.Etag);
@@ -59,7 +59,23 @@ public sealed class KvClientTests(ITestOutputHelper output)
         await using var cluster = await FakeCluster.StartAsync(1, "m");
         await using var client = cluster.Connect();
         var write = new KvWrite().Put("a"u8.ToArray(), default).Put("z"u8.ToArray(), default);
-        Assert.Equal("SHARDS_DIFFER", (await Assert.ThrowsAsync<KvException>(() => client.WriteAsync(write).AsTask())).Reason);
+        Assert.Equal("SHARDS_DIFFER", (await Assert.ThrowsAsync<KvShardsDifferException>(() => client.WriteAsync(write).AsTask())).Reason);
+    }
+
+    /// <summary>Programs had to encode and decode every text themselves.</summary>
+    [Fact]
+    public async Task KeysAndValues_AreTextNumbersAndParts_WithoutConversions()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = cluster.Connect();
+        await client.WriteAsync(new KvWrite().If(KvCondition.Absent("orders/1")).Put("orders/1", "two pears").Put("visits", KvValue.FromInt64(17)));
+        var put = await client.PutAsync(KvKey.Of("orders", 2026, 11), "of November", KvCondition.Absent());
+        Assert.Equal("two pears", (await client.GetAsync("orders/1")).Value.ToUtf8String());
+        Assert.Equal(17, (await client.GetAsync("visits", KvReadMode.Leader)).Value.ToInt64());
+        var entry = Assert.Single(await client.ScanAsync(new KvScan { Prefix = KvKey.Of("orders", 2026) }).ToListAsync());
+        Assert.Equal((KvKey.Of("orders", 2026, 11), (KvValue)"of November"), (entry.Key, entry.Value));
+        Assert.Equal((entry.Key, entry.Etag), (put.Key, put.Etag));
+        Assert.Equal("orders/1", Assert.Single(await client.ScanAsync(new KvScan { Prefix = "orders/" }).ToListAsync()).Key.ToUtf8String());
     }
 
     [Fact]
@@ -70,7 +86,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
         foreach (var key in (string[])["a", "h", "q"])
             await client.PutAsync(key, $"of {key}");
         string[] keys = ["q", "nowhere", "a", "h", "a"];
-        var results = await client.GetManyAsync([.. keys.Select(key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]);
+        var results = await client.GetManyAsync([.. keys.Select(key => (KvKey)key)]);
         Assert.Equal(["of q", "", "of a", "of h", "of a"], results.Select(result => Encoding.UTF8.GetString(result.Value.Span)));
         Assert.Equal([true, false, true, true, true], results.Select(result => result.Found));
     }
@@ -95,7 +111,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
                 cluster.Announce();
             return Task.FromResult<V1.Reply?>(FakeNode.Refuse(call, StatusCode.FailedPrecondition, "SHARDS_DIFFER"));
         };
-        var results = await client.GetManyAsync([.. ((string[])["z", "a"]).Select(key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]);
+        var results = await client.GetManyAsync([.. ((string[])["z", "a"]).Select(key => (KvKey)key)]);
         Assert.Equal(["of z", "of a"], results.Select(result => Encoding.UTF8.GetString(result.Value.Span)));
         Assert.Contains(cluster.Nodes[1].Calls, call => call.Method == V1.Method.GetMany);
     }
@@ -279,7 +295,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
         }
         if (oneSnapshot)
         {
-            Assert.Equal("SNAPSHOT_TOO_OLD", (await Assert.ThrowsAsync<KvException>(ScanAsync)).Reason);
+            Assert.Equal("SNAPSHOT_TOO_OLD", (await Assert.ThrowsAsync<KvSnapshotTooOldException>(ScanAsync)).Reason);
             Assert.Equal(keys[..6], seen);
             return;
         }

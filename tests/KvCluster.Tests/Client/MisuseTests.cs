@@ -73,6 +73,8 @@ public sealed class MisuseTests
             () => client.GetManyAsync([key]).AsTask(),
             () => client.PutAsync("k", "v").AsTask(),
             () => client.PutAsync(key, key, new KvPutOptions()).AsTask(),
+            () => client.TryPutAsync("k", "v", KvCondition.Absent()).AsTask(),
+            () => client.TryWriteAsync(new KvWrite().Put(key, key)).AsTask(),
             () => client.DeleteAsync("k").AsTask(),
             () => client.DeleteRangeAsync(new KvRange { Prefix = key }).AsTask(),
             () => client.IncrementAsync("k").AsTask(),
@@ -300,8 +302,7 @@ public sealed class MisuseTests
     }
 
     private static object? SomeOf(System.Type type) => type == typeof(string) ? "k"
-        : type == typeof(IReadOnlyList<ReadOnlyMemory<byte>>) || type == typeof(IEnumerable<ReadOnlyMemory<byte>>)
-        ? new ReadOnlyMemory<byte>[] { "k"u8.ToArray() }
+        : type == typeof(IReadOnlyList<KvKey>) || type == typeof(IEnumerable<KvKey>) ? new KvKey[] { "k" }
         : type.IsValueType ? Activator.CreateInstance(type)
         : type.GetConstructor([]) is { } constructor ? constructor.Invoke([])
         : null;

@@ -132,10 +132,10 @@ public sealed class OperatorCallTests
             }
             stopped.Token.ThrowIfCancellationRequested();
         });
-        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.CountAsync(default, stopped.Token));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.CountAsync(default, cancellationToken: stopped.Token));
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.Admin.GetStatusAsync(cancellationToken: stopped.Token));
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.Admin.CheckpointAsync(stopped.Token));
-        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.GetAsync("a", stopped.Token).AsTask());
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.GetAsync("a", cancellationToken: stopped.Token).AsTask());
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.PutAsync("a", "2", cancellationToken: stopped.Token).AsTask());
     }
 

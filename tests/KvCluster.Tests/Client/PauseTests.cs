@@ -73,7 +73,7 @@ public sealed class PauseTests
                 throw EndOf(end);
         };
         await using var client = cluster.Connect();
-        var failure = await Assert.ThrowsAsync<KvException>(() => ScanAsync(client, new KvScan { OneSnapshot = true }));
+        var failure = await Assert.ThrowsAsync<KvSnapshotTooOldException>(() => ScanAsync(client, new KvScan { OneSnapshot = true }));
         Assert.Equal("SNAPSHOT_TOO_OLD", failure.Reason);
         Assert.Contains("up to the key \"key-05\" were returned", failure.Message, StringComparison.Ordinal);
     }
@@ -136,7 +136,7 @@ public sealed class PauseTests
             cluster.Nodes[1].Abort();
             return Task.FromResult<V1.Reply?>(FakeNode.Silence);
         };
-        var found = await client.GetManyAsync([.. Keys.Select(static key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]);
+        var found = await client.GetManyAsync([.. Keys.Select(static key => (KvKey)key)]);
         Assert.All(found, static result => Assert.True(result.Found));
         // Other nodes are asked for the part of a node that was lost, and refuse it.
         Assert.Single(cluster.Nodes[0].Calls, static call => call.Method == V1.Method.GetMany

@@ -32,7 +32,7 @@ public sealed class ReadPreferenceTests
         await using var cluster = await FakeCluster.StartAsync(3, "m");
         await using var client = cluster.Connect();
         await client.PutAsync("z", "1");
-        var put = await client.PutAsync("a", "1");
+        var put = (await client.PutAsync("a", "1")).Position;
         await client.GetAsync("a", KvReadMode.Session);
         Assert.Equal(put, SeenBy(cluster));
         client.Observe(new ShardPosition(put.Shard, new KvCluster.Etag(1, 1)));

@@ -15,10 +15,10 @@ public sealed class SessionTests
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();
         LoseAnswers(cluster.Nodes[0], count: 2);
-        var position = await client.PutAsync("a", "1");
+        var put = await client.PutAsync("a", "1");
         Assert.Equal(3, cluster.Nodes[0].Calls.Count);
         Assert.Equal(1, cluster.Applied["a"]);
-        Assert.Equal((await client.GetAsync("a")).Etag, position.Etag);
+        Assert.Equal((await client.GetAsync("a")).Etag, put.Etag);
     }
 
     [Fact]

@@ -86,8 +86,8 @@ public sealed class LineageTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.AddressOf(1)], Timeout = Eventually.Limit });
         client.Observe(new ShardPosition(0, new KvCluster.Etag(1, 1)) { Lineage = 1 });
-        var position = await client.PutAsync("k", "v");
-        Assert.NotEqual(0u, position.Lineage);
+        var put = await client.PutAsync("k", "v");
+        Assert.NotEqual(0u, put.Position.Lineage);
         var changed = await Assert.ThrowsAsync<KvLineageChangedException>(() => client.GetAsync("k", KvReadMode.Session).AsTask());
         Assert.Equal(("LINEAGE_CHANGED", ChangeOutcome.NotApplied), (changed.Reason, changed.Outcome));
         Assert.True((await client.GetAsync("k", KvReadMode.Session)).Found);

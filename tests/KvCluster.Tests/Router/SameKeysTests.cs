@@ -60,10 +60,10 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         [Method.Count] = Of<CountRequest>(static async (client, count) => await client.CountRangeAsync(
             new KvRange { Start = count.Start.Memory, End = count.End.Memory, Prefix = count.Prefix.Memory })),
         [Method.SetAdd] = Of<SetAddRequest>(
-            static async (client, add) => await client.Sets.AddAsync(add.Key.Memory, add.Members.Select(static member => member.Memory))),
+            static async (client, add) => await client.Sets.AddAsync(add.Key.Memory, add.Members.Select(static member => (KvKey)member.Memory))),
         [Method.SetRemove] = Of<SetRemoveRequest>(static async (client, remove) => await (remove.All
             ? client.Sets.RemoveAllAsync(remove.Key.Memory)
-            : client.Sets.RemoveAsync(remove.Key.Memory, remove.Members.Select(static member => member.Memory)))),
+            : client.Sets.RemoveAsync(remove.Key.Memory, remove.Members.Select(static member => (KvKey)member.Memory)))),
         [Method.SetScan] = Of<SetScanRequest>(static async (client, scan) => await client.Sets.ScanAsync(scan.Key.Memory).ToListAsync()),
         [Method.SetCount] = Of<SetCountRequest>(static async (client, count) => await client.Sets.CountAsync(count.Key.Memory)),
         [Method.SetIntersect] = Of<SetIntersectRequest>(static async (client, intersect) => await client.Sets.IntersectAsync(new KvIntersection

@@ -166,7 +166,7 @@ internal static class ChangeReading
         if (operation.Kind == Operation.OperationOneofCase.None)
             return ApiErrors.BadRequest("An operation does nothing that this version knows. Nothing was applied.");
         if (operation.NeedsResults && !write.WantsResults)
-            return ApiErrors.BadRequest("A Write with operations that read, increments or sequences needs with_results. Nothing was applied.");
+            return ApiErrors.BadRequest("A write with operations that read, increments or sequences must ask for results. Nothing was applied.");
         return operation.Kind switch
         {
             Operation.OperationOneofCase.Put => RequestRules.CheckEntry(operation.Key, operation.Value),
@@ -184,7 +184,7 @@ internal static class ChangeReading
         if (RequestRules.CheckBounds(operation.Key, operation.End) is { } tooLong)
             return tooLong;
         return operation.Limit <= KvLimits.ScanEntriesMax ? null
-            : ApiErrors.BadRequest("The limit of a scan in a Write or Transact is at most 1,000. Nothing was applied.");
+            : ApiErrors.BadRequest("The limit of a scan in a write or transaction is at most 1,000. Nothing was applied.");
     }
 
     private static ApiError? TryAdd(WriteRequest write, in OperationFields operation, HostedShard shard, ShardLookup lookup)

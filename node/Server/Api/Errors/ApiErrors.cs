@@ -51,7 +51,7 @@ internal static class ApiErrors
 
     public static readonly ApiError TooManyResults = new(
         StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS",
-        $"A Write that returns a result for each operation, and each list of a Transact, has at most {Text(KvLimits.ResultsMax)} operations.");
+        $"A write that returns a result for each operation, and each list of a transaction, has at most {Text(KvLimits.ResultsMax)} operations.");
 
     public static readonly ApiError TooManyRanges = new(
         StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS",
@@ -136,16 +136,17 @@ internal static class ApiErrors
             + $"{Text(KvLimits.KeptResultsBytesMax)} with a request id. Nothing was applied; read less.");
 
     public static readonly ApiError RangeUnnamed =
-        BadRequest("A range without start, end and prefix has all keys. Nothing was removed; set `all` if that is meant.");
+        BadRequest("A range without start, end and prefix has all keys, and the request does not say that all are meant. Nothing was removed.");
 
-    public static readonly ApiError TtlInvalid = BadRequest($"A ttl_ms must be from 1 to {KvLimits.TtlMillisecondsMax}. Nothing was applied.");
+    public static readonly ApiError TtlInvalid = BadRequest(
+        $"A time to live must be from 1 to {KvLimits.TtlMillisecondsMax} milliseconds. Nothing was applied.");
 
     public static readonly ApiError KeepContradicted = BadRequest(
-        "A put that keeps an expiry has no ttl_ms, one that keeps an owner has no owner, and one with a sequence makes a new key, which has neither to keep. "
-        + "Nothing was applied.");
+        "A put that keeps an expiry has no time to live, one that keeps an owner names no owner, and one with a sequence makes a new key, which has neither to "
+        + "keep. Nothing was applied.");
 
     public static readonly ApiError OwnerInvalid = BadRequest(
-        $"An owner must be a session returned by OpenSession: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; "
+        $"An owner must be the id of a session that was opened: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; "
         + "open a session with a lifetime.");
 
     public static readonly ApiError TooManyOwned = new(
@@ -153,15 +154,15 @@ internal static class ApiErrors
             + "those included that were deleted by ranges. Nothing was applied; use several sessions.");
 
     public static readonly ApiError SessionInvalid = BadRequest(
-        $"A session is named by the {Text(WireWriter.SessionBytes)} bytes that OpenSession returned, which are not all zero. Nothing was applied; "
+        $"A session is named by the {Text(WireWriter.SessionBytes)} bytes that its opening returned, which are not all zero. Nothing was applied; "
         + "open a session.");
 
     public static readonly ApiError TooManySessions = new(
-        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A KeepAlive names at most {Text(KvLimits.KeysMax)} sessions. Nothing was done; send several.");
+        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"One call keeps at most {Text(KvLimits.KeysMax)} sessions alive. Nothing was done; send several.");
 
     public static readonly ApiError LifetimeInvalid = BadRequest(
         $"The lifetime of a session has {Text(LifetimeMsMin)} to {Text(LifetimeMsMax)} milliseconds. Nothing was applied; "
-        + "leave lifetime_ms out for a session without one.");
+        + "name none for a session without a lifetime.");
 
     /// <summary>For a KeepAlive of a session whose end is not committed yet. Its countdown cannot be restarted any more, but it may still exist.</summary>
     public static readonly ApiError SessionEnding = new(
@@ -169,7 +170,7 @@ internal static class ApiErrors
             + "Try again.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
 
     public static readonly ApiError SequenceInvalid = BadRequest(
-        $"A request id must have a sequence from 1 to {WriteRequest.SequenceMax} and a lowest_open of at least 1 that equals the sequence or is less than "
+        $"A request id must have a sequence from 1 to {WriteRequest.SequenceMax} and a lowest open one of at least 1 that equals the sequence or is less than "
         + $"{Text(SessionTable.OpenRequestsMax)} below it. Nothing was applied; count from 1.");
 
     public static readonly ApiError Cancelled = new(StatusCode.Cancelled, "CANCELLED", "The caller went away.");
@@ -344,7 +345,7 @@ internal static class ApiErrors
     /// <param name="oldest">The oldest that would do.</param>
     public static ApiError Compacted(ShardId shard, Etag asked, Etag oldest) => new(
         StatusCode.OutOfRange, "COMPACTED", $"The journal of shard {shard} begins after {oldest}, so the changes after {asked} are not all there. "
-            + "Read the keys anew and watch after that, or watch with initial.")
+            + "Read the keys anew and watch after that, or let the watch begin with the entries that there are.")
     {
         Compacted = (shard, oldest),
     };
@@ -355,8 +356,8 @@ internal static class ApiErrors
             + "restored perhaps. Read the keys anew and watch after that.");
 
     public static ApiError ConditionFailed(ShardId shard, in WriteResult result) =>
-        new(StatusCode.FailedPrecondition, "CONDITION_FAILED", $"Condition {Text(result.FailedCondition)}, counted from 0, does not hold. Nothing was applied; "
-            + "read what it is about and decide anew.")
+        new(StatusCode.FailedPrecondition, "CONDITION_FAILED", $"Condition {Text(result.FailedCondition + 1)} of the request does not hold. "
+            + "Nothing was applied; read what it is about and decide anew.")
         {
             Position = (shard, result.Etag),
             FailedCondition = result.FailedCondition,

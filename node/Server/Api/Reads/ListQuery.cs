@@ -92,9 +92,9 @@ internal sealed class ListQuery : SnapshotQuery
     public ApiError? Check()
     {
         if (_isTokenBad)
-            return ApiErrors.BadRequest("The page token is none that a List returned.");
+            return ApiErrors.BadRequest("The page token is none that came with a page.");
         if (_isTokenOfAnother)
-            return ApiErrors.BadRequest("The page token is of a List with other fields: range, order and keys_only must be the same for each page.");
+            return ApiErrors.BadRequest("The page token is of another listing: range, order, and whether values are returned must be the same for each page.");
         if (_entriesMax > EntriesMax)
             return ApiErrors.BadRequest($"A page has at most {EntriesMax} entries.");
         return _badBounds;

@@ -38,7 +38,7 @@ internal sealed class NearestQuery : SnapshotQuery
     private bool IsUpwards => _nearest is Nearest.Ceiling or Nearest.Higher;
 
     public ApiError? Check() => _nearest > Nearest.Higher
-        ? ApiErrors.BadRequest("The value of `nearest` is unknown.")
+        ? ApiErrors.BadRequest("The request asks for a nearest key in a way that this version does not know.")
         : RequestRules.CheckKey(Key) ?? (_within.Length > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : null);
 
     public override bool Step(TimeProvider clock, long until)

@@ -193,7 +193,7 @@ internal sealed class RoutedClient : IDisposable
         {
             found = keys.Length == 1
                 ? [await _client.GetAsync(ClusterData.Key(keys[0]), mode).ConfigureAwait(false)]
-                : await _client.GetManyAsync([.. keys.Select(key => (ReadOnlyMemory<byte>)ClusterData.Key(key))], mode).ConfigureAwait(false);
+                : await _client.GetManyAsync([.. keys.Select(key => (KvKey)ClusterData.Key(key))], mode).ConfigureAwait(false);
         }
         catch (KvUnavailableException unavailable)
         {
@@ -221,7 +221,7 @@ internal sealed class RoutedClient : IDisposable
         if (!_run.Healed && _run.Random.Next(2) == 0)
         {
             _ofNeighbours[node] = (acknowledged, ++sent);
-            var (outcome, _) = await OutcomeAsync(_client.PutAsync(key, ClusterData.Value(sent))).ConfigureAwait(false);
+            var (outcome, _) = await OutcomeAsync(PositionOfAsync(key, ClusterData.Value(sent))).ConfigureAwait(false);
             if (outcome == WriteOutcome.Applied)
                 _ofNeighbours[node] = (sent, sent);
             return;
@@ -241,6 +241,8 @@ internal sealed class RoutedClient : IDisposable
             _run.Trace($"caller {Number}: a read of the shard of node {node} fails: {unavailable.Message}");
         }
     }
+
+    private async ValueTask<ShardPosition> PositionOfAsync(KvKey key, KvValue value) => (await _client.PutAsync(key, value).ConfigureAwait(false)).Position;
 
     private async ValueTask<ShardPosition> PositionOfAsync(KvWrite request) => (await _client.WriteAsync(request).ConfigureAwait(false)).Position;
 

@@ -27,6 +27,9 @@ internal sealed class BreakingStreams : INodeConnector, IWatchSource, IDisposabl
     /// <summary>After how many messages.</summary>
     public int MessagesMax { get; init; } = 2;
 
+    /// <summary>With what they fail. A watch goes on after the default.</summary>
+    public StatusCode Failure { get; init; } = StatusCode.Unavailable;
+
     /// <summary>What happens before the stream fails.</summary>
     public Func<Task> OnBreak { get; init; } = static () => Task.CompletedTask;
 
@@ -68,7 +71,7 @@ internal sealed class BreakingStreams : INodeConnector, IWatchSource, IDisposabl
             // Its place at the node is given up, and nothing holds the journal any more.
             call.Dispose();
             await streams.OnBreak();
-            throw new RpcException(new Status(StatusCode.Unavailable, "the stream was broken by the test"));
+            throw new RpcException(new Status(streams.Failure, "the stream was broken by the test"));
         }
     }
 }

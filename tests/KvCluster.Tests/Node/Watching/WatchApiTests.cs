@@ -259,7 +259,7 @@ public sealed class WatchApiTests
     {
         await using var shards = await TwoShards.StartAsync(throughRouter);
         var client = shards.Client;
-        var first = await client.PutAsync("a", "before");
+        var first = (await client.PutAsync("a", "before")).Position;
         await client.PutAsync("a", "after");
         var values = new List<string>();
         await foreach (var message in client.WatchAsync(new KvWatch { AfterPositions = [first] }))
@@ -295,7 +295,7 @@ public sealed class WatchApiTests
         await using var cluster = await NodeCluster.StartAsync(
             new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 64 << 10, RetainedJournalBytes = 0 });
         await using var client = ClientOf(cluster, 1);
-        var first = await client.PutAsync("k", "0");
+        var first = (await client.PutAsync("k", "0")).Position;
         var replica = cluster.ShardsOf(1).Find("k"u8)!.Replica!;
         for (var round = 0; round < 3; round++)
         {
@@ -328,7 +328,7 @@ public sealed class WatchApiTests
     {
         await using var shards = await TwoShards.StartAsync(throughRouter);
         var (client, random, values, seen) = (shards.Client, new Random(1), new List<byte[]>(), new List<byte[]>());
-        var before = await client.PutAsync("a", "before");
+        var before = (await client.PutAsync("a", "before")).Position;
         foreach (var bytes in (int[])[5 << 20, 300_000, 100, 2 << 20, 200_000, 5 << 20])
         {
             var value = new byte[bytes];

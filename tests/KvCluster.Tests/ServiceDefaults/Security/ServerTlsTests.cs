@@ -4,6 +4,7 @@ using System.Security.Cryptography.X509Certificates;
 using Grpc.Core;
 using Grpc.Health.V1;
 using Grpc.Net.Client;
+using KvCluster.Client;
 using KvCluster.ServiceDefaults.Hosting;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
@@ -56,6 +57,74 @@ public sealed class ServerTlsTests : IAsyncLifetime
     {
         await StartAsync(requiresClientCertificate: true);
         Assert.Equal(ServingStatus.Serving, await CheckAsync(_folder.Issue(_authority, "client")));
+    }
+
+    /// <summary>A program that gets its certificate from a store had to write it into a file.</summary>
+    [Fact]
+    public async Task Call_WithACertificateAsAnObject_IsServedWhereOneIsRequired()
+    {
+        await StartAsync(requiresClientCertificate: true);
+        using var certificate = OwnCertificate();
+        var authorities = AuthoritiesOf(_authority);
+        Assert.Equal(ServingStatus.Serving, await CheckAsync(new KvTlsOptions { Authorities = authorities, Certificate = certificate }));
+        var asked = 0;
+        Assert.Equal(ServingStatus.Serving, await CheckAsync(new KvTlsOptions
+        {
+            Authorities = authorities,
+            CertificateSource = () =>
+            {
+                Interlocked.Increment(ref asked);
+                return certificate;
+            },
+        }));
+        Assert.True(asked > 0);
+        var without = new KvTlsOptions { AuthorityFile = _serverFiles.AuthorityFile, CertificateSource = static () => null };
+        Assert.Equal(StatusCode.Unavailable, (await Assert.ThrowsAsync<RpcException>(() => CheckAsync(without))).StatusCode);
+    }
+
+    [Fact]
+    public async Task Call_WhoseProgramDecidesOnTheServer_IsServedAsItSays()
+    {
+        await StartAsync(requiresClientCertificate: false);
+        using var other = CertificateFolder.Authority("other");
+        var seen = SslPolicyErrors.None;
+        Assert.Equal(ServingStatus.Serving, await CheckAsync(new KvTlsOptions
+        {
+            Authorities = AuthoritiesOf(other),
+            ValidateServer = (_, _, _, errors) =>
+            {
+                seen = errors;
+                return true;
+            },
+        }));
+        Assert.Equal(SslPolicyErrors.RemoteCertificateChainErrors, seen);
+        var refusing = new KvTlsOptions { Authorities = AuthoritiesOf(_authority), ValidateServer = static (_, _, _, _) => false };
+        Assert.Contains(
+            "the program does not accept its certificate", (await Assert.ThrowsAsync<RpcException>(() => CheckAsync(refusing))).Status.Detail,
+            StringComparison.Ordinal);
+        Assert.Contains(
+            "is not signed by an authority in the program's own list",
+            (await Assert.ThrowsAsync<RpcException>(() => CheckAsync(new KvTlsOptions { Authorities = AuthoritiesOf(other) }))).Status.Detail,
+            StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Certificates_ThatContradict_AreNamed()
+    {
+        using var certificate = OwnCertificate();
+        using var without = X509CertificateLoader.LoadCertificate(certificate.RawData);
+        var message = Assert.Throws<ArgumentException>(() => new KvClient(new KvClientOptions
+        {
+            Tls = new KvTlsOptions
+            {
+                AuthorityFile = "ca.pem", Authorities = new(), CertificateFile = "my.pem", Certificate = without, CertificateSource = static () => null,
+            },
+        })).Message;
+        foreach (var part in (string[])["AuthorityFile and Authorities exclude each other",
+            "CertificateFile, Certificate and CertificateSource exclude each other", "Tls.Certificate has no private key"])
+            Assert.Contains(part, message, StringComparison.Ordinal);
+        var chain = new KvClientOptions { Tls = new KvTlsOptions { CertificateFile = "my.pem", CertificateChain = new() } };
+        Assert.Contains("Tls.CertificateChain requires", Assert.Throws<ArgumentException>(() => new KvClient(chain)).Message, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -170,6 +239,25 @@ public sealed class ServerTlsTests : IAsyncLifetime
     {
         using var channel = ChannelTo(Address, new TlsConnector(new CredentialFiles(files, TimeProvider.System), serverName));
         return (await new Health.HealthClient(channel.Calls()).CheckAsync(new HealthCheckRequest())).Status;
+    }
+
+    private async Task<ServingStatus> CheckAsync(KvTlsOptions tls)
+    {
+        using var channel = ChannelTo(Address, KvClient.ConnectorOf(tls));
+        return (await new Health.HealthClient(channel.Calls()).CheckAsync(new HealthCheckRequest())).Status;
+    }
+
+    private X509Certificate2 OwnCertificate()
+    {
+        var issued = _authority.Issue("client", [], CertificateFolder.Now.AddDays(-1), CertificateFolder.Now.AddDays(30));
+        return X509Certificate2.CreateFromPem(issued.CertificatePem, issued.KeyPem);
+    }
+
+    private static X509Certificate2Collection AuthoritiesOf(DevelopmentAuthority authority)
+    {
+        var authorities = new X509Certificate2Collection();
+        authorities.ImportFromPem(authority.CertificatePem);
+        return authorities;
     }
 
     private async Task<string> UnavailableAsync(TlsFiles files, string? serverName = null)

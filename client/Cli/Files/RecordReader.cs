@@ -1,16 +1,20 @@
 namespace KvCluster.Cli.Files;
 
 /// <summary>
-/// Reads records from a file or standard input: one per line, key, tab, value, without escapes. A byte order mark and carriage returns, which editors and
-/// Windows add, would become part of a key or of values unseen, so they are refused unless the caller says what they are (<see cref="TsvText"/>). Gzip is
-/// recognized by its first bytes and decompressed. One caller at a time. A line that is not a record is a <see cref="CliException"/> with its number, after the
-/// records before it were returned. So is an incomplete gzip file, and nothing of the line in which it breaks off is returned.
+/// Reads records from a file or standard input, one per line: key, tab, value, without escapes, or what `kv export` prints (<see cref="ExportLine"/>,
+/// <see cref="EntryLine"/>), which the first line tells, because it has no tab. A byte order mark and carriage returns, which editors and Windows add, would
+/// become part of a key or of values unseen, so they are refused unless the caller says what they are (<see cref="TsvText"/>). Gzip is recognized by its first
+/// bytes and decompressed. One caller at a time. A line that is not a record is a <see cref="CliException"/> with its number, after the records before it were
+/// returned. So is an incomplete gzip file, and nothing of the line in which it breaks off is returned.
 /// </summary>
-internal sealed class TsvReader : IDisposable
+internal sealed class RecordReader : IDisposable
 {
     private const int ChunkBytes = 1 << 20;
     private const int ReadBytesMin = 1 << 12;
     private const int RecordBytesMax = KvLimits.KeyBytesMax + 1 + KvLimits.ValueBytesMax;
+
+    // JSON may have six bytes for one, and names besides.
+    private const int EncodedBytesMax = (6 * RecordBytesMax) + (1 << 10);
     private const byte Tab = (byte)'\t';
     private const byte NewLine = (byte)'\n';
     private const byte CarriageReturn = (byte)'\r';
@@ -25,8 +29,9 @@ internal sealed class TsvReader : IDisposable
     private int _start;
     private int _end;
     private bool _isAtEnd;
+    private RecordForm _form;
 
-    private TsvReader(string name, Stream file, TsvText text)
+    private RecordReader(string name, Stream file, TsvText text)
     {
         _name = name;
         _text = text;
@@ -37,6 +42,12 @@ internal sealed class TsvReader : IDisposable
     /// <summary>Lines read so far.</summary>
     public long Lines { get; private set; }
 
+    /// <summary>Lines read so far without the first one of an export, which is no record.</summary>
+    public long Records => Lines - (_form == RecordForm.Export ? 1 : 0);
+
+    /// <summary>Whether records may say how long their keys live. Known when the first line was read.</summary>
+    public bool MayHaveLives => _form != RecordForm.Plain;
+
     /// <summary>How much of the file has been read, from 0 to 1; null if its length is not known.</summary>
     public double? Fraction => _file is FileStream { CanSeek: true, Length: > 0 } file ? (double)file.Position / file.Length : null;
 
@@ -45,14 +56,15 @@ internal sealed class TsvReader : IDisposable
     /// <param name="path">A file, or "-" for standard input.</param>
     /// <param name="text">What becomes of a byte order mark and of carriage returns.</param>
     /// <exception cref="CliException">It cannot be opened.</exception>
-    public static TsvReader Open(string path, TsvText text = TsvText.Plain)
+    public static RecordReader Open(string path, TsvText text = TsvText.Plain)
     {
         if (path == "-")
-            return new TsvReader("standard input", StandardInput.Open(), text);
+            return new RecordReader("standard input", StandardInput.Open(), text);
         try
         {
             ValueFile.RefuseDirectory(path);
-            return new TsvReader(path, new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite, ChunkBytes, FileOptions.SequentialScan), text);
+            return new RecordReader(
+                path, new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite, ChunkBytes, FileOptions.SequentialScan), text);
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
         {
@@ -64,30 +76,66 @@ internal sealed class TsvReader : IDisposable
     /// Returns the next record; null at the end. <paramref name="stop"/> ends the wait for a pipe or a terminal; afterwards only disposal is allowed.
     /// </summary>
     /// <exception cref="CliException">The line is not a record, or the file cannot be read.</exception>
-    public async ValueTask<TsvRecord?> ReadAsync(CancellationToken stop)
+    public async ValueTask<FileRecord?> ReadAsync(CancellationToken stop)
     {
         if (await ReadLineAsync(stop) is not { } line)
             return null;
-        Lines++;
+        Count(line.Span);
         if (_text != TsvText.Raw)
             line = WithoutMarks(line);
-        var tab = line.Span.IndexOf(Tab);
-        if (tab < 0)
-            throw Wrong("has no tab between key and value");
-        if (tab == 0)
-            throw Wrong("has an empty key");
-        if (tab > KvLimits.KeyBytesMax)
-            throw Wrong($"has a key of {tab} bytes; at most {KvLimits.KeyBytesMax} are allowed");
-        if (line.Length - tab - 1 > KvLimits.ValueBytesMax)
-            throw Wrong($"has a value of {line.Length - tab - 1} bytes; at most {KvLimits.ValueBytesMax} are allowed");
-        return new TsvRecord(Lines, line[..tab], line[(tab + 1)..]);
+        return _form == RecordForm.Export && Lines == 1 ? await ReadAsync(stop) : Checked(Parse(line));
     }
 
     /// <summary>Skips lines without parsing them.</summary>
     public async Task SkipAsync(long lines, CancellationToken stop)
     {
-        while (Lines < lines && await ReadLineAsync(stop) is not null)
-            Lines++;
+        while (Lines < lines && await ReadLineAsync(stop) is { } line)
+            Count(line.Span);
+    }
+
+    // The first line of an export has no tab, which makes it no record of a plain file, and neither has a document in JSON.
+    private void Count(ReadOnlySpan<byte> line)
+    {
+        if (++Lines > 1)
+            return;
+        if (line.StartsWith(ByteOrderMark))
+            line = line[ByteOrderMark.Length..];
+        line = line.TrimEnd(CarriageReturn);
+        if (line.Contains(Tab))
+            return;
+        _form = line.SequenceEqual(ExportLine.Header) ? RecordForm.Export : line is [(byte)'{', ..] ? RecordForm.Json : RecordForm.Plain;
+    }
+
+    private FileRecord Parse(ReadOnlyMemory<byte> line)
+    {
+        try
+        {
+            return _form switch
+            {
+                RecordForm.Export => ExportLine.Parse(Lines, line),
+                RecordForm.Json => EntryLine.Parse(Lines, line),
+                _ => ParsePlain(line),
+            };
+        }
+        catch (FormatException e)
+        {
+            throw Wrong(e.Message);
+        }
+    }
+
+    private FileRecord ParsePlain(ReadOnlyMemory<byte> line) => line.Span.IndexOf(Tab) is >= 0 and var tab
+        ? new FileRecord(Lines, line[..tab], line[(tab + 1)..])
+        : throw Wrong("has no tab between key and value");
+
+    private FileRecord Checked(FileRecord record)
+    {
+        if (record.Key.IsEmpty)
+            throw Wrong("has an empty key");
+        if (record.Key.Length > KvLimits.KeyBytesMax)
+            throw Wrong($"has a key of {record.Key.Length} bytes; at most {KvLimits.KeyBytesMax} are allowed");
+        return record.Value.Length <= KvLimits.ValueBytesMax
+            ? record
+            : throw Wrong($"has a value of {record.Value.Length} bytes; at most {KvLimits.ValueBytesMax} are allowed");
     }
 
     public void Dispose()
@@ -175,10 +223,12 @@ internal sealed class TsvReader : IDisposable
     private void BeginChunk()
     {
         var part = _end - _start;
-        if (part > RecordBytesMax)
+        var isEncoded = _form != RecordForm.Plain || (Lines == 0 && part > 0 && _chunk[_start] == '{');
+        var bytesMax = isEncoded ? EncodedBytesMax : RecordBytesMax;
+        if (part > bytesMax)
         {
             Lines++;
-            throw Wrong($"is longer than the {RecordBytesMax} bytes that a record can have");
+            throw Wrong($"is longer than the {bytesMax} bytes that a record can have");
         }
 
         var chunk = new byte[Math.Max(ChunkBytes, part * 2)];
@@ -202,8 +252,25 @@ internal enum TsvText
     Raw,
 }
 
-/// <summary>One line of a TSV file. Its memory belongs to a chunk that is never written again, so it stays valid.</summary>
+/// <summary>How the lines of a file are written.</summary>
+internal enum RecordForm
+{
+    /// <summary>Key, tab, value, without escapes.</summary>
+    Plain,
+
+    /// <summary><see cref="ExportLine"/>.</summary>
+    Export,
+
+    /// <summary><see cref="EntryLine"/>.</summary>
+    Json,
+}
+
+/// <summary>One line of a file. Its memory belongs to a chunk that is never written again, so it stays valid.</summary>
 /// <param name="Line">The line's number, from 1.</param>
-/// <param name="Key">The bytes before the first tab.</param>
-/// <param name="Value">The bytes after the first tab, up to the end of the line.</param>
-internal readonly record struct TsvRecord(long Line, ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value);
+/// <param name="Key">The key; of a plain file the bytes before the first tab.</param>
+/// <param name="Value">The value; of a plain file the bytes after the first tab, up to the end of the line.</param>
+internal readonly record struct FileRecord(long Line, ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value)
+{
+    /// <summary>How long the key lives from when it is written; null: until it is deleted.</summary>
+    public TimeSpan? Left { get; init; }
+}

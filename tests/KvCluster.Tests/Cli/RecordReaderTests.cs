@@ -5,7 +5,7 @@ using KvCluster.Cli.Files;
 
 namespace KvCluster.Tests.Cli;
 
-public sealed class TsvReaderTests : IDisposable
+public sealed class RecordReaderTests : IDisposable
 {
     private const int KeyBytesMax = 2048;
 
@@ -36,10 +36,10 @@ public sealed class TsvReaderTests : IDisposable
         File.WriteAllText(_path, "\uFEFFa\t1\r\nb\t2\r\n\uFEFFc\t\r");
         Assert.Equal([(1, "a", "1"), (2, "b", "2"), (3, "\uFEFFc", "")], await ReadAllAsync(TsvText.CrLf));
         Assert.Equal([(1, "\uFEFFa", "1\r"), (2, "b", "2\r"), (3, "\uFEFFc", "\r")], await ReadAllAsync(TsvText.Raw));
-        using (var reader = TsvReader.Open(_path))
+        using (var reader = RecordReader.Open(_path))
             Assert.Contains("line 1 begins with a byte order mark. Use --crlf", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
         File.WriteAllText(_path, "a\t1\nb\t2\r\n");
-        using (var reader = TsvReader.Open(_path))
+        using (var reader = RecordReader.Open(_path))
         {
             Assert.NotNull(await reader.ReadAsync(default));
             Assert.Contains("line 2 ends with a carriage return. Use --crlf", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
@@ -76,7 +76,7 @@ public sealed class TsvReaderTests : IDisposable
     public async Task Read_OfAMalformedLine_NamesItAfterReturningEarlierRecords(string line, string expected)
     {
         File.WriteAllText(_path, $"a\t1\nb\t2\n{line}\nc\t3\n");
-        using var reader = TsvReader.Open(_path);
+        using var reader = RecordReader.Open(_path);
         Assert.Equal(1, (await reader.ReadAsync(default))?.Line);
         Assert.Equal(2, (await reader.ReadAsync(default))?.Line);
         var failure = await FailureOfAsync(reader);
@@ -88,19 +88,19 @@ public sealed class TsvReaderTests : IDisposable
     public async Task Read_OfAKeyOrValueOverTheLimit_NamesItsLine()
     {
         File.WriteAllText(_path, $"{new string('k', KeyBytesMax)}\t1\n{new string('k', KeyBytesMax + 1)}\t1\n");
-        using (var reader = TsvReader.Open(_path))
+        using (var reader = RecordReader.Open(_path))
         {
             Assert.NotNull(await reader.ReadAsync(default));
             Assert.Contains("line 2 has a key of 2049 bytes", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
         }
 
         File.WriteAllText(_path, $"a\t{new string('v', (8 << 20) + 1)}\n");
-        using (var reader = TsvReader.Open(_path))
+        using (var reader = RecordReader.Open(_path))
             Assert.Contains("line 1 has a value of 8388609 bytes", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
 
         // A line without an end is refused long before it fills the memory.
         File.WriteAllText(_path, $"a\t{new string('v', 40 << 20)}");
-        using (var reader = TsvReader.Open(_path))
+        using (var reader = RecordReader.Open(_path))
             Assert.Contains("line 1 is longer than", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
     }
 
@@ -108,7 +108,7 @@ public sealed class TsvReaderTests : IDisposable
     public async Task Skip_ThenRead_KeepsLineNumbers()
     {
         File.WriteAllText(_path, "not a record\nb\t2\nc\t3\n");
-        using var reader = TsvReader.Open(_path);
+        using var reader = RecordReader.Open(_path);
         await reader.SkipAsync(2, default);
         var record = Assert.NotNull(await reader.ReadAsync(default));
         Assert.Equal((3, "c"), (record.Line, Encoding.UTF8.GetString(record.Key.Span)));
@@ -116,15 +116,59 @@ public sealed class TsvReaderTests : IDisposable
 
     [Fact]
     public void Open_OfAMissingFile_IsAUsageError() =>
-        Assert.Equal(ExitCodes.Usage, Assert.Throws<CliException>(() => TsvReader.Open(Path.Combine(_path, "absent"))).ExitCode);
+        Assert.Equal(ExitCodes.Usage, Assert.Throws<CliException>(() => RecordReader.Open(Path.Combine(_path, "absent"))).ExitCode);
 
-    private static async Task<CliException> FailureOfAsync(TsvReader reader) =>
+    [Theory]
+    [InlineData("#kvcluster-export-1\na\t1\t\nb\t2\t1500\n", false)]
+    [InlineData("#kvcluster-export-1\r\na\t1\t\r\nb\t2\t1500\r\n", true)]
+    [InlineData("{\"key\":\"a\",\"value\":\"1\",\"etag\":\"e\"}\n{\"key_base64\":\"Yg==\",\"value\":null,\"value_base64\":\"Mg==\",\"ttl_ms\":1500}", false)]
+    public async Task Read_OfAnExport_ReturnsKeysValuesAndWhatTheyHaveLeft(string text, bool isOfWindows)
+    {
+        File.WriteAllText(_path, text);
+        using var reader = RecordReader.Open(_path, isOfWindows ? TsvText.CrLf : TsvText.Plain);
+        var (one, two) = (Assert.NotNull(await reader.ReadAsync(default)), Assert.NotNull(await reader.ReadAsync(default)));
+        Assert.Null(await reader.ReadAsync(default));
+        Assert.Equal(("a", "1", null), (Encoding.UTF8.GetString(one.Key.Span), Encoding.UTF8.GetString(one.Value.Span), one.Left));
+        Assert.Equal(("b", "2", TimeSpan.FromSeconds(1.5)), (Encoding.UTF8.GetString(two.Key.Span), Encoding.UTF8.GetString(two.Value.Span), two.Left));
+        Assert.Equal((2, true, reader.Lines), (reader.Records, reader.MayHaveLives, two.Line));
+    }
+
+    /// <summary>A load that goes on behind the first line knows the form of the file, too.</summary>
+    [Fact]
+    public async Task Skip_ThenRead_OfAnExport_KnowsItsForm()
+    {
+        File.WriteAllText(_path, "#kvcluster-export-1\na\t1\t\n$'b\\t'\t$'\\xff\\'\\\\'\t\n");
+        using var reader = RecordReader.Open(_path);
+        await reader.SkipAsync(2, default);
+        var record = Assert.NotNull(await reader.ReadAsync(default));
+        Assert.Equal((3, "b\t"), (record.Line, Encoding.UTF8.GetString(record.Key.Span)));
+        Assert.Equal("FF275C", Convert.ToHexString(record.Value.Span));
+    }
+
+    [Theory]
+    [InlineData("#kvcluster-export-1\na\t1\n", "line 2 does not have the three columns of an export")]
+    [InlineData("#kvcluster-export-1\na\t1\t2\t\n", "line 2 does not have the three columns of an export")]
+    [InlineData("#kvcluster-export-1\na\t1\tsoon\n", "line 2 has a time left that is not a number of milliseconds")]
+    [InlineData("#kvcluster-export-1\na\t$'1\t\n", "line 2 has a key or a value that is not quoted as an export quotes it")]
+    [InlineData("#kvcluster-export-1\n\t1\t\n", "line 2 has an empty key")]
+    [InlineData("{\"key\":\"a\"}\n", "line 1 has neither value nor value_base64")]
+    [InlineData("{\"key\":\"a\",\"value\":\"\",\"ttl_ms\":\"1\"}\n", "line 1 has a ttl_ms that is not a number")]
+    [InlineData("{\"key\":\n", "line 1 is not an entry in JSON")]
+    [InlineData("{}\n", "line 1 has neither key nor key_base64")]
+    public async Task Read_OfABrokenExport_NamesTheLine(string text, string expected)
+    {
+        File.WriteAllText(_path, text);
+        using var reader = RecordReader.Open(_path);
+        Assert.Contains(expected, (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
+    }
+
+    private static async Task<CliException> FailureOfAsync(RecordReader reader) =>
         await Assert.ThrowsAsync<CliException>(async () => await reader.ReadAsync(default));
 
     private async Task<List<(long, string, string)>> ReadAllAsync(TsvText text = TsvText.Plain)
     {
-        using var reader = TsvReader.Open(_path, text);
-        var records = new List<TsvRecord>();
+        using var reader = RecordReader.Open(_path, text);
+        var records = new List<FileRecord>();
         while (await reader.ReadAsync(default) is { } record)
             records.Add(record);
         // Decode only now, because later chunks must not overwrite earlier records.

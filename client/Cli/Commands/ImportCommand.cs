@@ -2,18 +2,18 @@ using System.CommandLine;
 using System.Diagnostics;
 using System.Globalization;
 using KvCluster.Cli.Files;
-using KvCluster.Client;
 
 namespace KvCluster.Cli.Commands;
 
 /// <summary>
-/// `kv load`: loads a TSV file in batches. A batch counts when it is durable on a majority. The load continues when leaders die. However it ends, it
-/// reports up to which line everything is acknowledged, so that `--from-line` can continue after it.
+/// `kv import`, or `kv load`: loads a file, mostly in batches (<see cref="FileLoad"/>). A batch counts when it is durable on a majority. The load continues
+/// when leaders die. However it ends, it reports up to which line everything is acknowledged, so that `--from-line` can continue after it.
 /// </summary>
-internal static class LoadCommand
+internal static class ImportCommand
 {
     private static readonly Argument<string> File =
-        new("FILE") { Description = "The file: one record per line, key, tab, value. It may be compressed with gzip. - is standard input." };
+        new("FILE") { Description = "The file: one record per line, key, tab, value, or what export prints, as text or JSON. It may be compressed with gzip. "
+            + "- is standard input." };
     private static readonly Option<long> FromLine =
         new("--from-line") { Description = "Start at this line, to continue a load that was interrupted.", HelpName = "N", DefaultValueFactory = _ => 1 };
     private static readonly Option<double> GiveUpAfter =
@@ -23,8 +23,8 @@ internal static class LoadCommand
     private static readonly TimeSpan InterruptedStopLimit = TimeSpan.FromSeconds(1);
 
     public static Command Create() => CliCommand.Create(
-        "load",
-        "Load records from a TSV file. If a load fails, its report says where to continue.", [File, FromLine, GiveUpAfter, .. TsvOptions.All], RunAsync);
+        "import",
+        "Load the records of a file. If that fails, the report says where to continue.", [File, FromLine, GiveUpAfter, .. TsvOptions.All], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
@@ -32,9 +32,9 @@ internal static class LoadCommand
         if (fromLine < 1)
             throw new CliException(ExitCodes.Usage, "--from-line must be 1 or greater.");
         var giveUpAfter = Globals.SecondsOf(arguments, GiveUpAfter);
-        using var file = TsvReader.Open(arguments.GetRequiredValue(File), TsvOptions.Of(arguments));
+        using var file = RecordReader.Open(arguments.GetRequiredValue(File), TsvOptions.Of(arguments));
         await using var client = Globals.ClientOf(arguments, giveUpAfter < Globals.CallLimitDefault ? giveUpAfter : null);
-        await using var load = client.BulkLoad(giveUpAfter);
+        await using var load = new FileLoad(client, fromLine, giveUpAfter);
         var started = Stopwatch.GetTimestamp();
         Exception? failure = null;
         using (var progress = new LoadProgress(file, load))
@@ -56,26 +56,26 @@ internal static class LoadCommand
             load.Acknowledged,
             Math.Round(seconds, 3),
             Math.Round(load.Acknowledged / seconds),
-            fromLine - 1 + load.AcknowledgedThrough,
+            load.AcknowledgedLine,
             Math.Round(load.LongestPause.TotalSeconds, 3),
             failure is null ? null : Failures.Describe(failure).Line));
         return failure is null ? ExitCodes.Done : throw failure;
     }
 
     // Batches under way have their outcome before the report. Each one has a time limit of its own, but after Ctrl-C nobody waits for that.
-    private static async Task StopAsync(KvBulkLoad load, CancellationToken stop)
+    private static async Task StopAsync(FileLoad load, CancellationToken stop)
     {
         using var limit = new CancellationTokenSource();
         await using var interrupted = stop.Register(() => limit.CancelAfter(InterruptedStopLimit));
         await load.StopAsync(limit.Token);
     }
 
-    private static async Task LoadAsync(TsvReader file, KvBulkLoad load, CancellationToken stop)
+    private static async Task LoadAsync(RecordReader file, FileLoad load, CancellationToken stop)
     {
         try
         {
             while (await file.ReadAsync(stop) is { } record)
-                await load.AddAsync(record.Key, record.Value, stop);
+                await load.AddAsync(record, file.MayHaveLives, stop);
         }
         catch (CliException)
         {

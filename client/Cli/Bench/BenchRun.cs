@@ -1,0 +1,112 @@
+using System.Diagnostics;
+using System.Threading.Channels;
+using KvCluster.Client;
+
+namespace KvCluster.Cli.Bench;
+
+/// <summary>
+/// Operations of a workload by a number of callers, each with one in progress, for some time. Closed: each caller makes the next operation when it has the
+/// answer to the one before. Open: operations are due at a rate, whether others were answered or not, and the time of one that has to wait for a caller counts
+/// from when it was due. So a cluster that stands still is seen in as many operations as it has delayed.
+/// </summary>
+/// <param name="client">Makes the calls.</param>
+/// <param name="workload">What they are.</param>
+/// <param name="keys">Of which keys.</param>
+/// <param name="value">What is put.</param>
+/// <param name="latencies">Gets the times.</param>
+internal sealed class BenchRun(KvClient client, Workload workload, BenchKeys keys, byte[] value, Latencies latencies)
+{
+    private const int ScanEntriesMax = 100;
+
+    /// <summary>Operations that are due and wait for a caller. If there are more, the others are begun later and not counted for less.</summary>
+    private const int DueMax = 1 << 20;
+
+    /// <summary>How late a timer may be without that being the fault of whoever is measured.</summary>
+    private static readonly TimeSpan TimerSlack = TimeSpan.FromMilliseconds(2);
+
+    /// <summary>Each caller makes one operation after the other, at least one.</summary>
+    public Task CloseLoopAsync(int callers, TimeSpan duration, CancellationToken stop)
+    {
+        var started = Stopwatch.GetTimestamp();
+        return Task.WhenAll(Enumerable.Range(0, callers).Select(_ => Task.Run(() => CallAsync(started, duration, stop), stop)));
+    }
+
+    /// <summary>Operations are begun at a rate.</summary>
+    /// <param name="callers">At most so many are in progress.</param>
+    /// <param name="rate">How many are due in a second.</param>
+    public async Task OpenLoopAsync(int callers, double rate, TimeSpan duration, CancellationToken stop)
+    {
+        var due = Channel.CreateBounded<long>(DueMax);
+        var calls = Task.WhenAll(Enumerable.Range(0, callers).Select(_ => Task.Run(() => CallDueAsync(due.Reader, stop), stop)));
+        // If a call fails, nobody takes what is due.
+        await Task.WhenAny(PaceAsync(due.Writer, rate, duration, stop), calls);
+        due.Writer.TryComplete();
+        await calls;
+    }
+
+    private async Task CallAsync(long started, TimeSpan duration, CancellationToken stop)
+    {
+        do
+            await CallOnceAsync(Stopwatch.GetTimestamp(), stop);
+        while (Stopwatch.GetElapsedTime(started) < duration);
+    }
+
+    private async Task CallDueAsync(ChannelReader<long> due, CancellationToken stop)
+    {
+        await foreach (var since in due.ReadAllAsync(stop))
+            await CallOnceAsync(since, stop);
+    }
+
+    private static async Task PaceAsync(ChannelWriter<long> due, double rate, TimeSpan duration, CancellationToken stop)
+    {
+        var started = Stopwatch.GetTimestamp();
+        for (var begun = 0L; Stopwatch.GetElapsedTime(started) < duration; await Task.Delay(1, stop))
+        {
+            var now = Stopwatch.GetTimestamp();
+            for (var passed = Stopwatch.GetElapsedTime(started, now); begun < passed.TotalSeconds * rate; begun++)
+            {
+                var late = passed - TimeSpan.FromSeconds(begun / rate);
+                await due.WriteAsync(late < TimerSlack ? now : now - (long)(late.TotalSeconds * Stopwatch.Frequency), stop);
+            }
+        }
+    }
+
+    private async Task CallOnceAsync(long since, CancellationToken stop)
+    {
+        var operation = workload.OperationOf(Random.Shared.Next(100));
+        await ExecuteAsync(operation, stop);
+        latencies.Add(operation, Stopwatch.GetElapsedTime(since));
+    }
+
+    private async Task ExecuteAsync(BenchOperation operation, CancellationToken stop)
+    {
+        switch (operation)
+        {
+            case BenchOperation.Get:
+                await client.GetAsync(keys.Choose(), cancellationToken: stop);
+                break;
+            case BenchOperation.Put:
+                await client.PutAsync(keys.Choose(), value, cancellationToken: stop);
+                break;
+            case BenchOperation.Insert:
+                await client.PutAsync(keys.New(), value, cancellationToken: stop);
+                break;
+            case BenchOperation.Modify:
+                var key = keys.Choose();
+                await client.GetAsync(key, cancellationToken: stop);
+                await client.PutAsync(key, value, cancellationToken: stop);
+                break;
+            default:
+                await ScanAsync(stop);
+                break;
+        }
+    }
+
+    private async Task ScanAsync(CancellationToken stop)
+    {
+        var scan = new KvScan { Prefix = BenchKeys.Prefix, Start = keys.Choose(), Limit = (ulong)Random.Shared.Next(1, ScanEntriesMax + 1) };
+        await foreach (var _ in client.ScanAsync(scan, stop))
+        {
+        }
+    }
+}
