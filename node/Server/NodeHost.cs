@@ -225,10 +225,10 @@ internal sealed class NodeHost : IAsyncDisposable
         Own("the return of memory", new MemoryReturn());
         var metrics = Own("the metrics", new NodeMetrics(identity, _options.ShardSeriesMax));
         var measured = new MeasuredCoordinator(coordinator, metrics);
-        var fence = Own("the fence of the coordinator", new CoordinatorFence(measured, keys, identity, directory.Known, clusterText, _log));
-        fence.Followed = measured.Followed;
-        metrics.CoordinatorFollowed = () => fence.Refusal is null;
-        coordinator = new GuardedCoordinator(measured, () => fence.Guard) { Renew = fence.RenewAsync, Alarmed = measured.Alarm };
+        var following = Own("the following of the coordinator", new CoordinatorFollowing(measured, keys, identity, directory.Known, clusterText, _log));
+        following.Followed = measured.Followed;
+        metrics.CoordinatorFollowed = () => following.Refusal is null;
+        coordinator = new GuardedCoordinator(measured, () => following.Guard) { Renew = following.RenewAsync, Alarmed = measured.Alarm };
         var map = Own("the shard map", new ShardDirectory(coordinator, keys, () => directory.Known.Recovery, _log));
         metrics.CoordinatorSavedAt = () => map.CoordinatorSavedAt;
         Own("the copy of the nodes' records", new KnownNodes(map, directory.Known, _log));
@@ -261,7 +261,7 @@ internal sealed class NodeHost : IAsyncDisposable
             "the space of copies that were set aside", new CopyRelease(identity, directory, map, shards, peers, witness, coordinator, metrics, _log));
         var examiner = new NodeDiagnostics(identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files, TimeProvider.System)
         {
-            Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => fence.Refusal
+            Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => following.Refusal
         };
         var found = new OperatorShards(identity, shards);
         var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
@@ -284,7 +284,7 @@ internal sealed class NodeHost : IAsyncDisposable
         peers.Start(map, shards.Receive, shards.NodeSilent, shards.Threads.Timers);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
-        fence.Joined = registration.Renew;
+        following.Joined = registration.Renew;
         placement.DrainingChanged = draining =>
         {
             registration.SetDraining(draining);
