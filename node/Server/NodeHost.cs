@@ -44,7 +44,7 @@ internal sealed class NodeHost : IAsyncDisposable
     private readonly ILogger _log;
     private readonly NodeOptions _options;
     private readonly ProcessHealth _health;
-    private readonly HealthService _grpcHealth = new();
+    private readonly GrpcHealth _grpcHealth = new();
     private readonly Stack<(string Name, IAsyncDisposable Part)> _parts = [];
     private LeaderPlacement? _placement;
     private ShardHost? _shards;
@@ -406,7 +406,7 @@ internal sealed class NodeHost : IAsyncDisposable
         LeaderPlacement placement,
         AdminService admin,
         CoordinatorService coordinatorCalls,
-        HealthService health,
+        GrpcHealth health,
         NodeMetrics metrics,
         WatchHubs watches,
         ILoggerFactory logs,
