@@ -99,7 +99,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     /// <exception cref="NodeRunsAlreadyException">Another process answers as this node.</exception>
     public Task RefuseToRunTwiceAsync(Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken) => AskUntilAnsweredAsync(async () =>
     {
-        var running = await RunningNode.FindAsync(coordinator, keys.Node(options.Node), channelTo, cancellationToken).ConfigureAwait(false);
+        var running = await DuplicateNodeProbe.FindAsync(coordinator, keys.Node(options.Node), channelTo, cancellationToken).ConfigureAwait(false);
         if (running is not null)
             throw new NodeRunsAlreadyException(options.Node, running, options.DataDirectory);
         return null;
