@@ -246,9 +246,9 @@ internal sealed class NodeHost : IAsyncDisposable
         Own("the readings", new NodeReadings(metrics, map, shards, peers, directory, _log));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var permissions = new StopPermissions(identity, map, shards, peers, BootClock.Instance);
-        var replacement = Own("the replacement of replicas", new ReplicaReplacement(
+        var replacement = Own("the replacement of replicas", new ReplacementExecution(
             identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, permissions, peers, BootClock.Instance, _log));
-        var replicas = Own("the placement of replicas", new ReplicaPlacement(
+        var replicas = Own("the placement of replicas", new ReplicaBalancing(
             coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, shards.Threads.Timers, _log));
         Own("the space of retired replicas", new RetiredSpace(
             directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default,
@@ -264,7 +264,7 @@ internal sealed class NodeHost : IAsyncDisposable
             Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => following.Refusal
         };
         var found = new OperatorShards(identity, shards);
-        var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
+        var operations = Own("the operations", new OperationRegistry(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
         var levels = new ClusterLevels(coordinator, keys, _log);
         var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, permissions, examiner, levels);
