@@ -243,7 +243,7 @@ internal sealed class NodeHost : IAsyncDisposable
         _ = DiskFailed.ContinueWith(
             failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
         Meter = metrics.Meter;
-        Own("the readings", new NodeReadings(metrics, map, shards, peers, directory, _log));
+        Own("the refresh of metrics", new MetricsRefresh(metrics, map, shards, peers, directory, _log));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var permissions = new StopPermissions(identity, map, shards, peers, BootClock.Instance);
         var replacement = Own("the replacement of replicas", new ReplacementExecution(
