@@ -56,8 +56,8 @@ need() {
   done
 }
 
-# miss WHAT: says that a figure is not what it has to be. The script goes on, so that one figure does not hide what the later steps have to say, and fails at its
-# end.
+# miss WHAT: says that a figure is not what it has to be. The script goes on, so that one figure does not hide what the later steps have to say, and fails at
+# its end.
 miss() {
   say "MISSED: $*"
   echo "$*" >>"$work/missed"
