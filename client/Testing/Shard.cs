@@ -118,7 +118,7 @@ internal sealed class Shard(uint id, KvKey start, KvKey end, int changesKept, Fu
         return _changes.Skip(first);
     }
 
-    private ShardTransaction Begin(TimeSpan now) => new(State, now, FindSession);
+    private ShardTransaction Begin(TimeSpan now) => new(State, now, this);
 
     private void Commit(ShardTransaction transaction)
     {

@@ -9,8 +9,8 @@ namespace KvCluster.Testing;
 /// </summary>
 /// <param name="before">The state of the shard.</param>
 /// <param name="now">The time of the store.</param>
-/// <param name="findSession">Finds a session of the shard by its id; null if there is none.</param>
-internal sealed class ShardTransaction(ShardState before, TimeSpan now, Func<KvKey, Session?> findSession)
+/// <param name="shard">Has the end of the shard, and its sessions.</param>
+internal sealed class ShardTransaction(ShardState before, TimeSpan now, Shard shard)
 {
     private const int OwnedKeysMax = 10_000;
     private const int OwnedBytesMax = 2 << 20;
@@ -95,12 +95,13 @@ internal sealed class ShardTransaction(ShardState before, TimeSpan now, Func<KvK
 
     private OperationResult DeleteRange(V1.RangeOperation range)
     {
-        var bounds = new KeyBounds(range.Start.Memory, range.End.Memory);
-        var keys = State.Within(bounds).ToList();
+        // Watchers of several shards are told where it ends.
+        var (start, end) = (Own(range.Start.Memory), range.End.IsEmpty ? shard.End : Own(range.End.Memory));
+        var keys = State.Within(new KeyBounds(start, end)).ToList();
         foreach (var key in keys)
             Replace(key, null);
         KeysDeleted += keys.Count;
-        var etag = Tell(new KvEvent(KvEventKind.DeleteRange, KvEventReason.User, range.Start.ToByteArray(), Take()) { RangeEnd = range.End.ToByteArray() });
+        var etag = Tell(new KvEvent(KvEventKind.DeleteRange, KvEventReason.User, start, Take()) { RangeEnd = end });
         return new OperationResult(etag, null) { Number = keys.Count };
     }
 
@@ -188,7 +189,7 @@ internal sealed class ShardTransaction(ShardState before, TimeSpan now, Func<KvK
 
     private Etag OwnerOf(KvKey id, KvKey key)
     {
-        if (findSession(id) is not { } session)
+        if (shard.FindSession(id) is not { } session)
             throw Refusals.NoOwner();
         var bytes = key.Length;
         if (State.Owned.TryGetValue(session.Opened, out var owned))

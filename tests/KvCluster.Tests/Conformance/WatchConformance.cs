@@ -85,6 +85,23 @@ public abstract class WatchConformance(ConformanceStore store)
         Assert.Equal("BAD_REQUEST", await ReasonOfAsync(new KvWatch { Prefix = _prefix, ExpandRanges = true }));
     }
 
+    /// <summary>The empty end of an operation is that of its shard, so no key of the next one goes with it.</summary>
+    [Fact]
+    public async Task Delete_OfARangeWithoutAnEnd_InAWrite_EndsWithItsShard()
+    {
+        var (low, high) = await store.ClearBorderAsync();
+        await Client.PutAsync(low, "v");
+        await Client.PutAsync(high, "v");
+        var watched = new KvWatch { Start = low, End = high + "0", Initial = true, ExpandRanges = true };
+        await using var watch = await WatchedEvents.BeginAsync(Client, watched);
+        var write = new KvWrite();
+        write.Operations.DeleteRange(low, default);
+        Assert.Equal(1, (await Client.WriteAsync(write)).Deleted);
+        Assert.Equal(low, Assert.Single(await watch.TakeAsync(1)).Key.ToUtf8String());
+        await Client.DeleteAsync(high);
+        Assert.Equal(high, Assert.Single(await watch.TakeAsync(1)).Key.ToUtf8String());
+    }
+
     [Fact]
     public async Task Watch_WithPrevious_TellsWhatWasReplaced()
     {
