@@ -71,7 +71,7 @@ public interface IKvClient
     IAsyncEnumerable<KvWatchMessage> WatchAsync(KvWatch watch, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvClient.ListAsync"/>
-    ValueTask<KvPage> ListAsync(KvList list, ReadOnlyMemory<byte> pageToken = default, CancellationToken cancellationToken = default);
+    ValueTask<KvPage> ListAsync(KvList list, string? pageToken = null, CancellationToken cancellationToken = default);
 
     /// <inheritdoc cref="KvClient.CountAsync"/>
     Task<long> CountAsync(KvKey prefix, KvReadOptions? options = null, CancellationToken cancellationToken = default);

@@ -604,23 +604,32 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
         }
     }
 
-    /// <summary>Returns one page of a range. The next page is from the same snapshot as long as its shard keeps it.</summary>
-    /// <param name="list">The range and the limits of a page.</param>
-    /// <param name="pageToken">Of the page before; empty for the first one.</param>
+    /// <summary>
+    /// Returns one page of a range, from as many shards as it takes to fill it. All entries of a shard are from one snapshot, also those of the next page as
+    /// long as its node keeps that (<see cref="KvPage.SnapshotKeptFor"/>).
+    /// </summary>
+    /// <param name="list">The range, which must be the same for each page, and so must the order and whether values are returned; and the limits of a
+    /// page.</param>
+    /// <param name="pageToken">That of the page before (<see cref="KvPage.NextToken"/>); null or empty for the first page.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvSnapshotTooOldException">The snapshot of the page before is not kept any more. See <see cref="KvList.NewerSnapshots"/>.</exception>
-    /// <exception cref="KvInvalidRequestException">A bound of the range is too long, the page token is of another listing, or a limit too large.</exception>
+    /// <exception cref="KvInvalidRequestException">A bound of the range is too long, the page token is damaged or of another listing, or a limit too
+    /// large.</exception>
     /// <exception cref="KvUnavailableException">No replica that may serve the read answered in time; the reason says why.</exception>
     /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
     /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
-    public async ValueTask<KvPage> ListAsync(KvList list, ReadOnlyMemory<byte> pageToken = default, CancellationToken cancellationToken = default)
+    public async ValueTask<KvPage> ListAsync(KvList list, string? pageToken = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(list);
-        var request = list.ToMessage(_calls.Seen.ToOptions(list.Read ?? _options.Read, shard: null), pageToken);
-        var response = ListResponse.Parser.ParseFrom(
-            await _calls.ReadAsync(Method.List, RouteKeys.Of(request), request, read: null, _calls.TermsOf(list.Call), cancellationToken)
-                .ConfigureAwait(false));
-        return new KvPage([.. response.Entries.Select(Bytes.ToEntry)], response.NextPageToken.Memory, _calls.See(response.Position));
+        var page = new FilledPage(list.ToMessage(_calls.Seen.ToOptions(list.Read ?? _options.Read, shard: null), PageToken.Parse(pageToken)));
+        var terms = _calls.TermsOf(list.Call);
+        while (true)
+        {
+            var response = ListResponse.Parser.ParseFrom(
+                await _calls.ReadAsync(Method.List, RouteKeys.Of(page.Rest), page.Rest, read: null, terms, cancellationToken).ConfigureAwait(false));
+            if (page.Add(response, _calls.See(response.Position)) is { } whole)
+                return whole;
+        }
     }
 
     /// <summary>Counts the keys with a prefix, without reading them. Each shard is counted at its own moment.</summary>

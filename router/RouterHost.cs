@@ -29,7 +29,7 @@ internal sealed class RouterHost : IAsyncDisposable
     private readonly CallRouter _calls;
     private readonly NodeChannels _channels;
     private readonly ServerTls? _tls;
-    private readonly HealthService _grpcHealth = new();
+    private readonly GrpcHealth _grpcHealth = new();
     private readonly ProcessHealth _health;
     private readonly RouterMetrics _metrics = new();
     private readonly MemoryReturn _memoryReturn = new();

@@ -17,6 +17,8 @@ internal sealed class ShardSessions(ClientSessions all)
     /// <summary>Each session costs the shard some memory. If all are full, 32,768 changes of one client wait for a few slow ones.</summary>
     private const int SessionsMax = 8;
 
+    private static readonly ReadOnlyMemory<byte> LeastKey = new byte[1];
+
     private readonly Lock _lock = new();
     private readonly SemaphoreSlim _slowWay = new(1, 1);
     private volatile ClientSession[] _sessions = [];
@@ -95,8 +97,9 @@ internal sealed class ShardSessions(ClientSessions all)
 
     private async Task<Status?> OpenAsync(ReadOnlyMemory<byte> key, long deadlineMs, CancellationToken cancellationToken)
     {
-        var request = new OpenSessionRequest { Key = ByteString.CopyFrom(key.Span) };
-        var reply = await all.Calls.CallAsync(Method.OpenSession, key, request.ToByteString(), deadlineMs, cancellationToken).ConfigureAwait(false);
+        var request = new OpenSessionRequest { Key = ByteString.CopyFrom(KeyAt(key).Span) };
+        var reply = await all.Calls.CallAsync(
+            Method.OpenSession, request.Key.Memory, request.ToByteString(), deadlineMs, cancellationToken).ConfigureAwait(false);
         if (reply.Error is not null)
             return reply.Error;
         var opened = OpenSessionResponse.Parser.ParseFrom(reply.Response);
@@ -109,6 +112,11 @@ internal sealed class ShardSessions(ClientSessions all)
             BinaryPrimitives.ReadUInt128BigEndian(opened.Session.Span), new LineageShard(shard, opened.Position.Lineage), request.Key.Memory));
         return null;
     }
+
+    // A change of a range may begin before all keys, or behind the longest one, and a session is opened by a key. This one is of the same shard, because no
+    // shard begins between the two.
+    private static ReadOnlyMemory<byte> KeyAt(ReadOnlyMemory<byte> bound) =>
+        bound.IsEmpty ? LeastKey : bound[..Math.Min(bound.Length, KvLimits.KeyBytesMax)];
 
     private async Task<bool> WaitForRoomAsync(long deadlineMs, CancellationToken cancellationToken)
     {

@@ -143,7 +143,7 @@ public sealed class InMemoryKvClient : IKvClient, IAsyncDisposable, IDisposable
     }
 
     /// <inheritdoc/>
-    public ValueTask<KvPage> ListAsync(KvList list, ReadOnlyMemory<byte> pageToken = default, CancellationToken cancellationToken = default) =>
+    public ValueTask<KvPage> ListAsync(KvList list, string? pageToken = null, CancellationToken cancellationToken = default) =>
         InMemoryStore.AnswerAsync(
             () =>
             {

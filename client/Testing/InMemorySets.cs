@@ -118,13 +118,16 @@ internal sealed class InMemorySets(InMemoryStore store) : IKvSets
 
     private static void CheckIn(Shard shard, KvIntersection intersection)
     {
-        if (!intersection.Keys.All(shard.Owns))
-            throw Refusals.ShardsDiffer();
+        foreach (var key in intersection.Keys)
+        {
+            if (!shard.Owns(key))
+                throw shard.DiffersFrom(key);
+        }
         foreach (var prefix in intersection.FacetPrefixes)
         {
             var end = prefix.PrefixEnd;
             if (!shard.Owns(prefix) || (!shard.End.IsEmpty && (end.IsEmpty || end.CompareTo(shard.End) > 0)))
-                throw Refusals.ShardsDiffer();
+                throw shard.DiffersFrom(shard.Owns(prefix) ? shard.End : prefix);
         }
     }
 

@@ -30,7 +30,7 @@ internal sealed class InMemoryStore : IDisposable
         if (options.ChangesKept < 1)
             throw new ArgumentException($"{nameof(options.ChangesKept)} is {options.ChangesKept}; it must be at least 1.", nameof(options));
         _shards = [.. Enumerable.Range(0, bounds.Length + 1).Select(index => new Shard(
-            (uint)index, index == 0 ? default : bounds[index - 1], index == bounds.Length ? default : bounds[index], options.ChangesKept))];
+            (uint)index, index == 0 ? default : bounds[index - 1], index == bounds.Length ? default : bounds[index], options.ChangesKept, IndexOf))];
         _time = options.Time;
         _began = _time.GetTimestamp();
         _timer = _time.CreateTimer(static self => ((InMemoryStore)self!).EndDue(), this, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);

@@ -20,16 +20,20 @@ internal sealed class PageSnapshots(InMemoryStore store)
     private const int BytesMax = 4 << 20;
 
     /// <summary>How long a snapshot waits for the next page, as nodes keep them.</summary>
-    private static readonly TimeSpan KeptFor = TimeSpan.FromSeconds(10);
+    private static readonly TimeSpan IdleMax = TimeSpan.FromSeconds(10);
+
+    /// <summary>How old it becomes, as nodes keep them.</summary>
+    private static readonly TimeSpan AgeMax = TimeSpan.FromMinutes(1);
 
     private readonly Lock _lock = new();
     private readonly Dictionary<ulong, (ShardView View, TimeSpan Until)> _kept = [];
 
     /// <summary>Reads a page.</summary>
     /// <exception cref="KvException">It is refused.</exception>
-    public KvPage Read(KvList list, ReadOnlyMemory<byte> token)
+    public KvPage Read(KvList list, string? pageToken)
     {
         store.ThrowIfClosed();
+        var token = PageToken.Parse(pageToken);
         var limit = (uint)list.Limit;
         if (limit > EntriesMax)
             throw Refusals.BadRequest($"A page has at most {EntriesMax} entries.");
@@ -43,19 +47,36 @@ internal sealed class PageSnapshots(InMemoryStore store)
             var key = token[KeyAt..];
             bounds = token.Span[BoundAt] == 1 ? bounds.From(key, list.Reverse) : bounds.Behind(key, list.Reverse);
         }
-        var view = ViewOf(ref snapshot, list, bounds);
         var entries = new List<KvEntry>();
-        foreach (var key in view.State.Within(bounds, list.Reverse))
+        var positions = new List<ShardPosition>();
+        while (true)
         {
-            bytesLeft -= key.Key.Length + (list.KeysOnly ? 0 : key.Value.Length);
-            if (entriesLeft-- == 0 || (bytesLeft < 0 && entries.Count > 0))
-                return new KvPage(entries, Keep(snapshot, view, checksum, entries[^1].Key), view.Position);
-            entries.Add(key.ToEntry(list.KeysOnly, list.WithLife ? store.Now : null));
+            var view = ViewOf(ref snapshot, list, bounds);
+            positions.Add(view.Position);
+            foreach (var key in view.State.Within(bounds, list.Reverse))
+            {
+                if (entriesLeft == 0 || bytesLeft <= 0)
+                {
+                    var keptFor = Keep(ref snapshot, view);
+                    return PageOf(entries, TokenOf(snapshot, isBound: false, checksum, entries[^1].Key), positions) with { SnapshotKeptFor = keptFor };
+                }
+                var entry = key.ToEntry(list.KeysOnly, list.WithLife ? store.Now : null);
+                entries.Add(entry);
+                entriesLeft--;
+                bytesLeft -= entry.Key.Length + entry.Value.Length;
+            }
+            var bound = list.Reverse ? view.Shard.Start : view.Shard.End;
+            if (!bounds.GoesOnBeyond(bound.Span, list.Reverse))
+                return PageOf(entries, token: [], positions);
+            if (entriesLeft == 0 || bytesLeft <= 0)
+                return PageOf(entries, TokenOf(0, isBound: true, checksum, bound), positions);
+            bounds = bounds.From(bound, list.Reverse);
+            snapshot = 0;
         }
-        Forget(snapshot);
-        var bound = list.Reverse ? view.Shard.Start : view.Shard.End;
-        return new KvPage(entries, bounds.GoesOnBeyond(bound.Span, list.Reverse) ? TokenOf(0, isBound: true, checksum, bound) : default, view.Position);
     }
+
+    private static KvPage PageOf(List<KvEntry> entries, byte[] token, List<ShardPosition> positions) =>
+        new(entries, PageToken.Of(token), positions[^1]) { Positions = positions };
 
     // The snapshot of the page before, or a new one, of which the number is 0.
     private ShardView ViewOf(ref ulong snapshot, KvList list, KeyBounds bounds)
@@ -69,30 +90,26 @@ internal sealed class PageSnapshots(InMemoryStore store)
             }
             if (!list.NewerSnapshots)
                 throw Refusals.SnapshotNotKept();
-            Forget(snapshot);
             snapshot = 0;
         }
         return store.Read(list.Reverse ? store.IndexBefore(bounds.Upper) : store.IndexOf(bounds.Lower));
     }
 
-    private byte[] Keep(ulong snapshot, ShardView view, int checksum, KvKey last)
+    // Keeps a snapshot for the next page, a new one under a number, and returns for how long.
+    private TimeSpan Keep(ref ulong snapshot, ShardView view)
     {
         if (snapshot == 0)
             snapshot = BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
         var now = store.Now;
+        var end = view.Now + AgeMax;
+        var until = end < now + IdleMax ? end : now + IdleMax;
         lock (_lock)
         {
             foreach (var old in _kept.Where(kept => kept.Value.Until <= now).Select(static kept => kept.Key).ToList())
                 _kept.Remove(old);
-            _kept[snapshot] = (view, now + KeptFor);
+            _kept[snapshot] = (view, until);
         }
-        return TokenOf(snapshot, isBound: false, checksum, last);
-    }
-
-    private void Forget(ulong snapshot)
-    {
-        lock (_lock)
-            _kept.Remove(snapshot);
+        return until > now ? until - now : TimeSpan.Zero;
     }
 
     private static byte[] TokenOf(ulong snapshot, bool isBound, int checksum, KvKey key)

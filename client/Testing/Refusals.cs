@@ -26,8 +26,7 @@ internal static class Refusals
 
     public static KvInvalidRequestException BadRequest(string message) => new("BAD_REQUEST", message);
 
-    public static KvShardsDifferException ShardsDiffer() =>
-        new("All keys of a request must belong to one shard; nothing was applied. Group the keys by shard.", []);
+    public static KvShardsDifferException ShardsDiffer(uint first, uint other) => new(DividedKeys.Text(new(first), new(other)), [first, other]);
 
     public static KvException NotANumber() => new(
         "NOT_A_NUMBER", "A key that is incremented does not have the decimal text of a signed 64-bit number as its value. Nothing was applied.");

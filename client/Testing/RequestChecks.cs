@@ -178,7 +178,7 @@ internal static class RequestChecks
         if (last.Length > KvLimits.KeyBytesMax)
             throw Refusals.KeyTooLong();
         if (!shard.Owns(first) || !shard.Owns(last))
-            throw Refusals.ShardsDiffer();
+            throw shard.DiffersFrom(shard.Owns(first) ? last : first);
     }
 
     private static void TimeToLive(ulong? milliseconds)
@@ -197,7 +197,7 @@ internal static class RequestChecks
     {
         Key(key);
         if (!shard.Owns(key))
-            throw Refusals.ShardsDiffer();
+            throw shard.DiffersFrom(key);
     }
 
     // Whether a range lies in a shard. An empty end is that of the shard.
@@ -206,7 +206,9 @@ internal static class RequestChecks
         Range(start, end);
         if (!end.IsEmpty && start.CompareTo(end) > 0)
             throw Refusals.BadRequest("A range ends before it begins. Nothing was applied.");
-        if (!shard.Owns(start) || (!end.IsEmpty && !shard.End.IsEmpty && end.CompareTo(shard.End) > 0))
-            throw Refusals.ShardsDiffer();
+        if (!shard.Owns(start))
+            throw shard.DiffersFrom(start);
+        if (!end.IsEmpty && !shard.End.IsEmpty && end.CompareTo(shard.End) > 0)
+            throw shard.DiffersFrom(shard.End);
     }
 }

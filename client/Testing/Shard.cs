@@ -7,7 +7,8 @@ namespace KvCluster.Testing;
 /// <param name="start">Its first key; empty for the first shard.</param>
 /// <param name="end">Its end, exclusive; empty for the last shard.</param>
 /// <param name="changesKept">How many changes are kept.</param>
-internal sealed class Shard(uint id, KvKey start, KvKey end, int changesKept)
+/// <param name="ownerOf">The number of the shard that owns a key.</param>
+internal sealed class Shard(uint id, KvKey start, KvKey end, int changesKept, Func<KvKey, int> ownerOf)
 {
     private readonly Dictionary<KvKey, Session> _sessions = [];
 
@@ -40,6 +41,10 @@ internal sealed class Shard(uint id, KvKey start, KvKey end, int changesKept)
     }
 
     public bool Owns(KvKey key) => start.CompareTo(key) <= 0 && (end.IsEmpty || key.CompareTo(end) < 0);
+
+    /// <summary>The refusal of a request that has a key of this shard and one of another shard.</summary>
+    /// <param name="key">That of the other one.</param>
+    public KvShardsDifferException DiffersFrom(KvKey key) => Refusals.ShardsDiffer(id, (uint)ownerOf(key));
 
     /// <summary>Whether it has keys of a range.</summary>
     public bool Meets(KeyBounds bounds) =>

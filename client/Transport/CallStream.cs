@@ -15,7 +15,7 @@ namespace KvCluster.Client.Transport;
 /// <param name="queue">What is to be sent.</param>
 /// <param name="open">The calls that wait to be sent or for a reply.</param>
 /// <param name="connected">Completes when the connection is established. Nothing is sent before.</param>
-internal sealed class CallStream(string address, ChannelReader<CallStream.Entry> queue, OpenCalls open, Task connected)
+internal sealed class CallStream(string address, ChannelReader<CallStream.Entry> queue, OutstandingCalls open, Task connected)
 {
     /// <summary>The stream's method. A large message of replies is received by <see cref="LargeMessages"/>.</summary>
     public static readonly Method<ExchangeRequest, ExchangeResponse> Exchange = new(

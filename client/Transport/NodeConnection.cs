@@ -40,7 +40,7 @@ internal sealed class NodeConnection : INodeConnection
     private readonly TlsConnector _connector;
     private readonly ILogger _log;
     private readonly Channel<CallStream.Entry> _queue = Channel.CreateUnbounded<CallStream.Entry>(new UnboundedChannelOptions { SingleReader = true });
-    private readonly OpenCalls _open;
+    private readonly OutstandingCalls _open;
     private readonly CancellationTokenSource _disposed = new();
     private readonly Task _running;
     private volatile string _failure = "";
@@ -61,7 +61,7 @@ internal sealed class NodeConnection : INodeConnection
         _address = address;
         _connector = connector;
         _log = log;
-        _open = new OpenCalls(callsInFlightMax, id => _queue.Writer.TryWrite(new CallStream.Entry(null, id)));
+        _open = new OutstandingCalls(callsInFlightMax, id => _queue.Writer.TryWrite(new CallStream.Entry(null, id)));
         _running = RunAsync();
     }
 

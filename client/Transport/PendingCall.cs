@@ -39,7 +39,7 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     public ref CallProgress Progress => ref _progress;
 
     /// <summary>The table in which it has a place, and its id there.</summary>
-    public OpenCalls? OpenIn { get; set; }
+    public OutstandingCalls? OpenIn { get; set; }
 
     /// <inheritdoc cref="OpenIn"/>
     public ulong Id { get; set; }

@@ -56,8 +56,8 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
                 if (!mayCreate)
                 {
                     await missing().ConfigureAwait(false);
-                    if (alarms.MaySay(CoordinatorFence.Lost))
-                        NodeLog.NotFollowed(log, CoordinatorFence.Lost);
+                    if (alarms.MaySay(CoordinatorFollowing.Lost))
+                        NodeLog.NotFollowed(log, CoordinatorFollowing.Lost);
                     await notice.KeepAsync(coordinator, cancellationToken).ConfigureAwait(false);
                     return "the coordinator has none, but this data directory belongs to a cluster. Is it the right coordinator? If its data is lost, rebuild "
                         + "it from the nodes, and start none with an empty data directory before: kv admin coordinator recover";
@@ -75,7 +75,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
             }
             var record = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
             if (record.ClusterId == known?.ClusterId
-                && (CoordinatorFence.WhyOlder(record, known) ?? (await (others ??= askOthers()).ConfigureAwait(false))?.WhyOlder(record)) is { } older)
+                && (CoordinatorFollowing.WhyOlder(record, known) ?? (await (others ??= askOthers()).ConfigureAwait(false))?.WhyOlder(record)) is { } older)
             {
                 await missing().ConfigureAwait(false);
                 if (alarms.MaySay(older))
@@ -99,7 +99,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     /// <exception cref="NodeRunsAlreadyException">Another process answers as this node.</exception>
     public Task RefuseToRunTwiceAsync(Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken) => AskUntilAnsweredAsync(async () =>
     {
-        var running = await RunningNode.FindAsync(coordinator, keys.Node(options.Node), channelTo, cancellationToken).ConfigureAwait(false);
+        var running = await DuplicateNodeProbe.FindAsync(coordinator, keys.Node(options.Node), channelTo, cancellationToken).ConfigureAwait(false);
         if (running is not null)
             throw new NodeRunsAlreadyException(options.Node, running, options.DataDirectory);
         return null;

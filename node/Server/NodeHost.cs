@@ -44,7 +44,7 @@ internal sealed class NodeHost : IAsyncDisposable
     private readonly ILogger _log;
     private readonly NodeOptions _options;
     private readonly ProcessHealth _health;
-    private readonly HealthService _grpcHealth = new();
+    private readonly GrpcHealth _grpcHealth = new();
     private readonly Stack<(string Name, IAsyncDisposable Part)> _parts = [];
     private LeaderPlacement? _placement;
     private ShardHost? _shards;
@@ -225,10 +225,10 @@ internal sealed class NodeHost : IAsyncDisposable
         Own("the return of memory", new MemoryReturn());
         var metrics = Own("the metrics", new NodeMetrics(identity, _options.ShardSeriesMax));
         var measured = new MeasuredCoordinator(coordinator, metrics);
-        var fence = Own("the fence of the coordinator", new CoordinatorFence(measured, keys, identity, directory.Known, clusterText, _log));
-        fence.Followed = measured.Followed;
-        metrics.CoordinatorFollowed = () => fence.Refusal is null;
-        coordinator = new GuardedCoordinator(measured, () => fence.Guard) { Renew = fence.RenewAsync, Alarmed = measured.Alarm };
+        var following = Own("the following of the coordinator", new CoordinatorFollowing(measured, keys, identity, directory.Known, clusterText, _log));
+        following.Followed = measured.Followed;
+        metrics.CoordinatorFollowed = () => following.Refusal is null;
+        coordinator = new GuardedCoordinator(measured, () => following.Guard) { Renew = following.RenewAsync, Alarmed = measured.Alarm };
         var map = Own("the shard map", new ShardDirectory(coordinator, keys, () => directory.Known.Recovery, _log));
         metrics.CoordinatorSavedAt = () => map.CoordinatorSavedAt;
         Own("the copy of the nodes' records", new KnownNodes(map, directory.Known, _log));
@@ -243,12 +243,12 @@ internal sealed class NodeHost : IAsyncDisposable
         _ = DiskFailed.ContinueWith(
             failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
         Meter = metrics.Meter;
-        Own("the readings", new NodeReadings(metrics, map, shards, peers, directory, _log));
+        Own("the refresh of metrics", new MetricsRefresh(metrics, map, shards, peers, directory, _log));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var permissions = new StopPermissions(identity, map, shards, peers, BootClock.Instance);
-        var replacement = Own("the replacement of replicas", new ReplicaReplacement(
+        var replacement = Own("the replacement of replicas", new ReplacementExecution(
             identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, permissions, peers, BootClock.Instance, _log));
-        var replicas = Own("the placement of replicas", new ReplicaPlacement(
+        var replicas = Own("the placement of replicas", new ReplicaBalancing(
             coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, shards.Threads.Timers, _log));
         Own("the space of retired replicas", new RetiredSpace(
             directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default,
@@ -261,10 +261,10 @@ internal sealed class NodeHost : IAsyncDisposable
             "the space of copies that were set aside", new CopyRelease(identity, directory, map, shards, peers, witness, coordinator, metrics, _log));
         var examiner = new NodeDiagnostics(identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files, TimeProvider.System)
         {
-            Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => fence.Refusal
+            Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => following.Refusal
         };
         var found = new OperatorShards(identity, shards);
-        var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
+        var operations = Own("the operations", new OperationRegistry(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
         var levels = new ClusterLevels(coordinator, keys, _log);
         var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, permissions, examiner, levels);
@@ -284,7 +284,7 @@ internal sealed class NodeHost : IAsyncDisposable
         peers.Start(map, shards.Receive, shards.NodeSilent, shards.Threads.Timers);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
-        fence.Joined = registration.Renew;
+        following.Joined = registration.Renew;
         placement.DrainingChanged = draining =>
         {
             registration.SetDraining(draining);
@@ -406,7 +406,7 @@ internal sealed class NodeHost : IAsyncDisposable
         LeaderPlacement placement,
         AdminService admin,
         CoordinatorService coordinatorCalls,
-        HealthService health,
+        GrpcHealth health,
         NodeMetrics metrics,
         WatchHubs watches,
         ILoggerFactory logs,

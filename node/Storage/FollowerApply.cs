@@ -20,7 +20,7 @@ namespace KvCluster.Storage;
 /// <param name="space">Compares the changed pages with the space for the next checkpoint.</param>
 internal sealed class FollowerApply(
     StoreContext context, StoreLifecycle life, PageStore pages, DurableRecords durable, CommittedRecords committed,
-    CheckpointSchedule checkpoints, StoreMemory memory, SpaceWatch space)
+    CheckpointSchedule checkpoints, StoreMemory memory, FullDiskWatch space)
 {
     /// <summary>
     /// Bytes of bodies that may wait to be applied while the store is slowed. A new leader applies all of them at once, and its other shards wait meanwhile.

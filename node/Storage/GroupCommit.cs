@@ -25,7 +25,7 @@ internal sealed class GroupCommit
     private readonly RequestAdmission _requests;
     private readonly CheckpointSchedule _checkpoints;
     private readonly StoreMemory _memory;
-    private readonly SpaceWatch _space;
+    private readonly FullDiskWatch _space;
     private readonly ShardClock _shardClock;
     private readonly PendingAnswers _answers;
     private readonly RecordDraft _draft = new();
@@ -47,7 +47,7 @@ internal sealed class GroupCommit
     /// <param name="shardClock">Gives records their time.</param>
     public GroupCommit(
         StoreContext context, StoreLifecycle life, PageStore pages, RecordLog log, DurableRecords durable, CommittedRecords committed,
-        RequestAdmission requests, CheckpointSchedule checkpoints, StoreMemory memory, SpaceWatch space, ShardClock shardClock)
+        RequestAdmission requests, CheckpointSchedule checkpoints, StoreMemory memory, FullDiskWatch space, ShardClock shardClock)
     {
         (_context, _life, _pages, _roots, _log, _durable) = (context, life, pages, pages.Roots, log, durable);
         (_committed, _requests, _checkpoints, _memory, _space, _shardClock) = (committed, requests, checkpoints, memory, space, shardClock);

@@ -16,7 +16,7 @@ internal sealed class JournalCompletions
     private readonly GroupCommit _writes;
     private readonly CheckpointSchedule _checkpoints;
     private readonly StoreMemory _memory;
-    private readonly SpaceWatch _space;
+    private readonly FullDiskWatch _space;
     private readonly Action _report;
     private IStoreEvents? _events;
 
@@ -30,7 +30,7 @@ internal sealed class JournalCompletions
     /// <param name="space">Looks for space if there was none.</param>
     public JournalCompletions(
         StoreLifecycle life, JournalWriter journal, DurableRecords durable, GroupCommit writes,
-        CheckpointSchedule checkpoints, StoreMemory memory, SpaceWatch space)
+        CheckpointSchedule checkpoints, StoreMemory memory, FullDiskWatch space)
     {
         (_life, _journal, _durable, _writes, _checkpoints, _memory, _space) = (life, journal, durable, writes, checkpoints, memory, space);
         _report = Report;

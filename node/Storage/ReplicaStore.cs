@@ -61,7 +61,7 @@ internal sealed class ReplicaStore : IDisposable
             context, Life, Pages, index, Tail.Holds, segments, _journal, reserve,
             () => Etag.Min(Pages.Roots.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());
         _memory = new StoreMemory(context, Life, Pages, index, Checkpoints, OnPauseEnded);
-        Space = new SpaceWatch(context, Life, Pages, _journal, reserve, Checkpoints, _memory, () => Requests!.RefuseOnFullDisk());
+        Space = new FullDiskWatch(context, Life, Pages, _journal, reserve, Checkpoints, _memory, () => Requests!.RefuseOnFullDisk());
         Committed.AppliesTo = () => Space.IsScarce ? Durable.Last.Etag : Etag.MaxValue;
         Requests = new RequestAdmission(context, Life, Log, Space, prefetch);
         Writes = new GroupCommit(context, Life, Pages, Log, Durable, Committed, Requests, Checkpoints, _memory, Space, _shardClock);
@@ -116,7 +116,7 @@ internal sealed class ReplicaStore : IDisposable
     public CheckpointSchedule Checkpoints { get; }
 
     /// <summary>Whether the disk has space.</summary>
-    public SpaceWatch Space { get; }
+    public FullDiskWatch Space { get; }
 
     /// <summary>Reads the data file in the background.</summary>
     public Scrub Scrub { get; }

@@ -16,7 +16,7 @@ internal sealed class RequestAdmission
     private readonly StoreContext _context;
     private readonly StoreLifecycle _life;
     private readonly RecordLog _log;
-    private readonly SpaceWatch _space;
+    private readonly FullDiskWatch _space;
     private readonly Action _tellWork;
     private IStoreEvents? _events;
 
@@ -26,7 +26,7 @@ internal sealed class RequestAdmission
     /// <param name="log">Knows whether this replica leads.</param>
     /// <param name="space">Requests are refused while records wait for space.</param>
     /// <param name="prefetch">Reads what the requests will change; null: nobody does.</param>
-    public RequestAdmission(StoreContext context, StoreLifecycle life, RecordLog log, SpaceWatch space, PathPrefetch? prefetch)
+    public RequestAdmission(StoreContext context, StoreLifecycle life, RecordLog log, FullDiskWatch space, PathPrefetch? prefetch)
     {
         (_context, _life, _log, _space, Prefetch) = (context, life, log, space, prefetch);
         _tellWork = () => _events!.WorkQueued();

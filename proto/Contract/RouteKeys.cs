@@ -9,6 +9,9 @@ internal static class RouteKeys
     private const int TokenBoundAt = sizeof(ulong);
     private const int TokenPlaceBytes = TokenBoundAt + 1 + sizeof(uint);
 
+    /// <summary>Whether the page of a token ended with its shard, so that the next one begins in another shard.</summary>
+    public static bool IsAtBound(ReadOnlySpan<byte> pageToken) => pageToken.Length > TokenPlaceBytes && pageToken[TokenBoundAt] == 1;
+
     /// <summary>That of a page: where the rest of the range begins; in reverse, where it ends.</summary>
     public static ReadOnlyMemory<byte> Of(ListRequest request) =>
         Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory, request.Reverse, request.PageToken.Memory);
@@ -19,9 +22,8 @@ internal static class RouteKeys
     {
         if (pageToken.Length > TokenPlaceBytes)
         {
-            var isBound = pageToken.Span[TokenBoundAt] == 1;
             var key = pageToken[TokenPlaceBytes..];
-            return isBound && isReverse ? KeyBounds.Before(key.Span) : key;
+            return IsAtBound(pageToken.Span) && isReverse ? KeyBounds.Before(key.Span) : key;
         }
         var bounds = KeyBounds.Of(start, end, prefix);
         return isReverse ? KeyBounds.Before(bounds.Upper.Span) : bounds.Lower;

@@ -27,9 +27,6 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         StatusCode.ResourceExhausted,
         "ANSWER_TOO_LARGE", $"The requested values together exceed {KvLimits.AnswerBytesMax:N0} bytes; request fewer keys.", "no"));
 
-    private static readonly RoutedReply ShardsDiffer = new(ByteString.Empty, CallStatus.Create(
-        StatusCode.FailedPrecondition, CallStatus.ShardsDiffer, "All keys of the request must belong to one shard; nothing was applied.", "no"));
-
     private static readonly RoutedReply PassedWaiting = new(ByteString.Empty, CallStatus.Create(
         StatusCode.DeadlineExceeded,
         "BUSY", "The deadline passed while the read waited behind other large reads. Request less at a time, or try again.", "no"));
@@ -137,8 +134,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             if (method == Method.DeleteRange)
                 return await DeleteRangeAsync(request, parts.HasId, deadlineMs, cancellationToken).ConfigureAwait(false);
             if (method is Method.Write or Method.Transact or Method.SetIntersect
-                && !await IsOfOneShardAsync(request, route, deadlineMs, cancellationToken).ConfigureAwait(false))
-                return ShardsDiffer;
+                && await RefusalOfDividedAsync(request, route, deadlineMs, cancellationToken).ConfigureAwait(false) is { } ofSeveral)
+                return ofSeveral;
             return await calls.CallAsync(
                 method,
                 route.KeyOf(request),
@@ -188,8 +185,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         // Without its conditions: they are evaluated in the first shard, and as objects they take many times their bytes.
         var rest = RequestParts.RangeOf(request.Span);
         var bounds = KeyBounds.Of(rest.Start.Memory, rest.End.Memory, rest.Prefix.Memory);
-        if (isIdentified && !await IsInOneShardAsync(bounds, deadlineMs, cancellationToken).ConfigureAwait(false))
-            return ShardsDiffer;
+        if (isIdentified && await RefusalOfDividedAsync(bounds, deadlineMs, cancellationToken).ConfigureAwait(false) is { } ofSeveral)
+            return ofSeveral;
         var part = request;
         for (var (deleted, first) = (0ul, bounds.Lower); ;)
         {
@@ -205,31 +202,46 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         }
     }
 
-    // Without a map the call itself fails and says why.
-    private async ValueTask<bool> IsInOneShardAsync(KeyBounds range, long deadlineMs, CancellationToken cancellationToken) =>
-        !await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false)
-        || calls.Table.Find(range.Lower.Span) is not { } route
-        || !range.GoesOnBeyond(route.End.Span, reverse: false);
+    // The refusal of a range that is not in one shard; null if it is. Without a map the call itself fails and says why.
+    private async ValueTask<RoutedReply?> RefusalOfDividedAsync(KeyBounds range, long deadlineMs, CancellationToken cancellationToken) =>
+        await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false)
+        && calls.Table.Find(range.Lower.Span) is { } route
+        && range.GoesOnBeyond(route.End.Span, reverse: false)
+            ? ShardsDiffer(route, calls.Table.Find(route.End.Span))
+            : null;
 
     private static Google.Rpc.Status PartlyDeleted(Google.Rpc.Status failure, ulong deleted) => CallStatus.OutcomeUnknown(
         $"{deleted:N0} keys at the beginning of the range were removed, and then: {failure.Message}");
 
-    private async ValueTask<bool> IsOfOneShardAsync(ByteString request, RequestRoute route, long deadlineMs, CancellationToken cancellationToken)
+    // The refusal of a request whose keys are not of one shard; null if they are.
+    private async ValueTask<RoutedReply?> RefusalOfDividedAsync(
+        ByteString request, RequestRoute route, long deadlineMs, CancellationToken cancellationToken)
     {
         // Without a map the call itself fails and says why.
         if (!await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false) || (route.IsOfOneShard && calls.Table.IsCurrent(route.Place)))
-            return true;
-        var shard = calls.Table.Find(route.KeyOf(request).Span, route.Place)?.ShardId;
+            return null;
+        var last = calls.Table.Find(route.KeyOf(request).Span, route.Place);
         var keys = new RequestKeys.Walk(route.Method, request.Span);
         // The first one is that key.
         for (keys.MoveNext(); keys.MoveNext();)
         {
-            var found = calls.Table.Find(keys.Current)?.ShardId;
-            if (shard is not null && found != shard)
-                return false;
-            shard = found;
+            var found = calls.Table.Find(keys.Current);
+            if (last is not null && found?.ShardId != last.ShardId)
+                return ShardsDiffer(last, found);
+            last = found;
         }
-        return true;
+        return null;
+    }
+
+    private static RoutedReply ShardsDiffer(ShardRoute one, ShardRoute? other)
+    {
+        var text = DividedKeys.Text(one.ShardId, other?.ShardId);
+        var status = CallStatus.Create(StatusCode.FailedPrecondition, CallStatus.ShardsDiffer, text, StatusDetails.NotApplied);
+        var routes = new RouteHint { Routes = { one } };
+        if (other is not null)
+            routes.Routes.Add(other);
+        status.Details.Add(Google.Protobuf.WellKnownTypes.Any.Pack(routes));
+        return new RoutedReply(ByteString.Empty, status);
     }
 
     private async ValueTask<RoutedReply> GetManyAsync(

@@ -127,7 +127,7 @@ internal sealed class KvProxy(
         };
         await foreach (var received in walk.MessagesAsync(message, context.CancellationToken).ConfigureAwait(false))
         {
-            if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(received.Encode()), memory.Replies).ConfigureAwait(false))
+            if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(received.Encode()), memory.Replies, context.CancellationToken).ConfigureAwait(false))
                 throw CallStatus.Create(
                     StatusCode.ResourceExhausted, "NOT_READ",
                     "The caller does not read the events that it asked for. Watch again after the last position received.", "no").ToRpcException();
@@ -149,7 +149,7 @@ internal sealed class KvProxy(
                 // This page has been received. The next ones have to wait for it.
                 memory.Replies.Take(response.Count - held);
                 held = response.Count;
-                if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies).ConfigureAwait(false))
+                if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies, context.CancellationToken).ConfigureAwait(false))
                     throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the reply that it requested.", "no")
                         .ToRpcException();
             }

@@ -93,6 +93,9 @@ internal static class NodeSettings
     /// <summary>What a node needs besides its stores and calls: the runtime, the map of the shards, frames to other nodes. In MiB.</summary>
     private const int ProgramMebibytes = 96;
 
+    /// <summary>The part of that which is not in the heap of managed objects: code, stacks, what the runtime keeps for itself. In MiB.</summary>
+    private const int ProgramOutsideHeapMebibytes = 48;
+
     private static readonly Setting[] EtcdTable =
         [Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster];
 
@@ -168,6 +171,9 @@ internal static class NodeSettings
             (CommonSettings.CallMemoryMebibytes.Name, calls),
             ("and for intersections", calls / 4));
     }
+
+    /// <summary>What a node takes outside the heap of managed objects: that part of the program, and the pages of its stores. In MiB.</summary>
+    public static int OutsideHeapMebibytes(NodeOptions options) => ProgramOutsideHeapMebibytes + options.MemoryBudgetMebibytes;
 
     public static void CheckCoordinator(Settings settings)
     {

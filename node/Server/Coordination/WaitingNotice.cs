@@ -1,6 +1,6 @@
 // What this node says in the coordinator while that has no record of its cluster: that it has data of one, so that nobody creates another beside it, or that
 // it has none and may be one of the first nodes of a new one. Under a lease, so that it goes with the process. It is no record of the cluster: only who creates
-// one looks at it (WaitingNodes). Used by one task at a time: ClusterEntry as the node starts, CoordinatorFence while it runs.
+// one looks at it (WaitingNodes). Used by one task at a time: ClusterEntry as the node starts, CoordinatorFollowing while it runs.
 using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Node.Coordination;

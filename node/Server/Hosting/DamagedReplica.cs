@@ -5,7 +5,7 @@ namespace KvCluster.Node.Hosting;
 
 /// <summary>
 /// What becomes of a replica that was ended by a failure, or could not be opened. If it is lost, because its data is damaged or not trusted, its node asks the
-/// shard's leader for a new replica in its place (<c>ReplicaReplacement</c>). Otherwise its data is kept.
+/// shard's leader for a new replica in its place (<c>ReplacementExecution</c>). Otherwise its data is kept.
 /// </summary>
 internal static class DamagedReplica
 {

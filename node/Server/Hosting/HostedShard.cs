@@ -58,12 +58,12 @@ internal sealed class HostedShard(
 
     /// <summary>The replica's state for metrics.</summary>
     /// <param name="told">Called once, on this thread or on the replica's writer executor. Must be short and must not run anybody's continuation.</param>
-    public void Read(Action<ReplicaReading> told)
+    public void ReadGauges(Action<ReplicaGauges> told)
     {
         if (Replica is null)
-            told(new ReplicaReading { Shard = Shard, Role = null, Disk = lacksRoom is null ? DiskState.Healthy : DiskState.Full });
+            told(new ReplicaGauges { Shard = Shard, Role = null, Disk = lacksRoom is null ? DiskState.Healthy : DiskState.Full });
         else
-            Replica.Report.Read(told);
+            Replica.Report.ReadGauges(told);
     }
 
     /// <summary>What the replica knows of the shard's replicas; null if it has failed or stopped.</summary>

@@ -2,7 +2,7 @@
 // starts of the node were counted with it (DirectoryStarts); shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier
 // one that has more, and then aside/{id}-later the other (AsideCopies); retired/{id}-{replica} has replicas that left, until space is needed; known/ has copies
 // of the coordinator's records (KnownRecords); `kv doctor` writes `examined` to test the disk, and a start `.probe`. Opened, claimed and counted by one task as
-// the node starts. Afterwards the host's loop moves directories of replicas, those of different shards at once; reports and readings read it on any thread.
+// the node starts. Afterwards the host's loop moves directories of replicas, those of different shards at once; reports and metrics read it on any thread.
 using System.Globalization;
 using System.Text;
 using KvCluster.Storage.Files;

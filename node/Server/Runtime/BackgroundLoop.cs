@@ -1,4 +1,4 @@
-// Repeated work of a node besides its replicas: readings, placement of leaders, repair of lost replicas. Runs on the thread pool. An exception that leaves a
+// Repeated work of a node besides its replicas: metrics, placement of leaders, repair of lost replicas. Runs on the thread pool. An exception that leaves a
 // turn is a bug: it is logged, and the loop continues, because nothing else would do its work.
 using Microsoft.Extensions.Logging;
 

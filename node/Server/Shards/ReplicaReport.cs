@@ -54,10 +54,10 @@ internal sealed class ReplicaReport(
 
     /// <summary>The replica's state for metrics.</summary>
     /// <param name="told">Called once, on the writer executor; see <see cref="ReplicaMailbox.LeaveTold"/>.</param>
-    public void Read(Action<ReplicaReading> told)
+    public void ReadGauges(Action<ReplicaGauges> told)
     {
-        ReplicaReading? reading = null;
-        mailbox.LeaveTold(() => reading = Read(), _ => told(reading ?? new ReplicaReading { Shard = Shard, Role = null }));
+        ReplicaGauges? gauges = null;
+        mailbox.LeaveTold(() => gauges = ReadGauges(), _ => told(gauges ?? new ReplicaGauges { Shard = Shard, Role = null }));
     }
 
     /// <summary>What it knows of the shard's replicas, for decisions; null if it has failed or stopped.</summary>
@@ -137,13 +137,13 @@ internal sealed class ReplicaReport(
             [.. followers]) { DigestsAgree = core.DigestsAgree };
     }
 
-    private ReplicaReading Read()
+    private ReplicaGauges ReadGauges()
     {
         var role = core.Role;
         // A quiescent leader has no lease between its heartbeats, and some of these may be lost.
         var isFollowed = role == ReplicaRole.Leader
             && (reads.HasLease || (core.IsQuiescent && reads.AgeUs <= QuiescentRoundsUnansweredMax * (ulong)context.Replication.QuiescentIntervalUs));
-        return new ReplicaReading
+        return new ReplicaGauges
         {
             Shard = Shard,
             Role = role,
@@ -163,7 +163,7 @@ internal sealed class ReplicaReport(
             Readers = Store.Statistics.Readers,
             SnapshotAge = Store.Statistics.OldestSnapshotAge(),
             PinnedBytes = Store.Statistics.PinnedBytes,
-            Followers = [.. core.Followers.Select(follower => new FollowerReading(
+            Followers = [.. core.Followers.Select(follower => new FollowerGauges(
                 core.View.NodeOf(follower.Replica),
                 Store.Statistics.JournalBytesBehind(follower.Acked),
                 (long)(Store.Log.Last.Change - Math.Min(Store.Log.Last.Change, follower.Acked.Change))))],

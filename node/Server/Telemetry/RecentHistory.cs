@@ -1,5 +1,5 @@
 // The last fifteen minutes of a node, for the console: whoever opens it after a failure sees what came before it, without a Prometheus. A ring of 180 samples
-// of five seconds, each with the same 19 numbers of 8 bytes: 27 KB for a node, from its start on. Filled by NodeReadings, read by calls on any thread.
+// of five seconds, each with the same 19 numbers of 8 bytes: 27 KB for a node, from its start on. Filled by MetricsRefresh, read by calls on any thread.
 using KvCluster.V1;
 
 namespace KvCluster.Node.Telemetry;

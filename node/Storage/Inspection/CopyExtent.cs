@@ -31,7 +31,7 @@ internal sealed record CopyExtent(ReplicaId Replica, ShardId Shard, ControlState
             using var copy = StoppedReplica.Open(files, directory);
             var (replica, shard) = copy.Identity;
             var extent = new CopyExtent(replica, shard, copy.Control);
-            return WhyUnknownOf(copy) is { } why ? extent with { WhyUnknown = why } : extent with { Newest = copy.Line!.Last.Etag };
+            return WhyUnknownOf(copy) is { } why ? extent with { WhyUnknown = why } : extent with { Newest = copy.Journal!.Last.Etag };
         }
         catch (Exception unreadable) when (unreadable is IOException or UnauthorizedAccessException or CorruptStoreException or FormatVersionException)
         {
@@ -53,7 +53,7 @@ internal sealed record CopyExtent(ReplicaId Replica, ShardId Shard, ControlState
         if (meta.Identity != BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(control)))
             return "its data file belongs to another replica";
         // The record may have been intact once. One that was only torn by a power cut looks the same.
-        if (copy.Line!.Tail == TailFault.Torn)
+        if (copy.Journal!.Tail == TailFault.Torn)
             return "its journal ends in a record that is not intact";
         // The data file's pages, and whether its content is trusted, say nothing of what the journal has.
         var facts = copy.Facts with { Quarantined = null, DataFault = null };

@@ -21,23 +21,23 @@ internal sealed record RecoverySource(MetaPage? Meta, IReadOnlyList<JournalEntry
         if (replica.State is null)
             return null;
         if (replica.Newest is not { } newest)
-            return Of(replica.ReadLineAfter(default), meta: null, damagedTrees) is { Records.Count: > 0 } journal ? journal : null;
-        var source = Of(replica.Line!, newest, damagedTrees);
+            return Of(replica.ScanJournalAfter(default), meta: null, damagedTrees) is { Records.Count: > 0 } journal ? journal : null;
+        var source = Of(replica.Journal!, newest, damagedTrees);
         if (damagedTrees.Count == 0 || replica.Older is not { } older || older.FilePages * Page.Bytes > replica.DataBytes)
             return source;
         var use = new PageUse(replica.Space!, StoreLayout.Data(replica.State!));
         use.ReadTrees(older.Trees);
-        var other = Of(replica.ReadLineAfter(older.CheckpointPosition), older, use.DamagedTrees);
+        var other = Of(replica.ScanJournalAfter(older.CheckpointPosition), older, use.DamagedTrees);
         return use.DamagedTrees.Count == 0 && other.Last.Etag >= source.Last.Etag ? other : source;
     }
 
-    private static RecoverySource Of(JournalLine line, MetaPage? meta, IReadOnlySet<TreeId> damagedTrees)
+    private static RecoverySource Of(JournalScan scan, MetaPage? meta, IReadOnlySet<TreeId> damagedTrees)
     {
         var covered = meta?.CheckpointPosition ?? default;
-        var facts = new RecoveryFacts { Line = line, Meta = covered.Etag, MetaChecksum = covered.ChainChecksum };
+        var facts = new RecoveryFacts { Journal = scan, Meta = covered.Etag, MetaChecksum = covered.ChainChecksum };
         // Records that do not follow the checkpoint are of another history.
         IReadOnlyList<JournalEntry> records =
-            line.Segments.Count > 0 && facts.MetaIsOnLine ? [.. line.Entries.Where(entry => entry.Record.Etag > covered.Etag)] : [];
+            scan.Segments.Count > 0 && facts.MetaIsOnLine ? [.. scan.Entries.Where(entry => entry.Record.Etag > covered.Etag)] : [];
         var last = records.Count > 0 ? records[^1].Record : covered.Last;
         return new RecoverySource(meta, records, damagedTrees, last);
     }

@@ -72,7 +72,7 @@ internal sealed class StoppedReplica : IDisposable
     public FreeMap? Free { get; private set; }
 
     /// <summary>The journal after the newest checkpoint; null if there is no state.</summary>
-    public JournalLine? Line { get; private set; }
+    public JournalScan? Journal { get; private set; }
 
     /// <summary>The row by which the engine would decide.</summary>
     public RecoveryRow Row => RecoveryTable.Decide(Facts);
@@ -85,7 +85,7 @@ internal sealed class StoppedReplica : IDisposable
         ControlSlots = Slots.Count(static slot => slot.State is not null),
         HasState = State is not null,
         DataFault = DataFault,
-        Line = Line,
+        Journal = Journal,
         Meta = Newest?.CheckpointPosition.Etag ?? default,
         MetaChecksum = Newest?.CheckpointPosition.ChainChecksum ?? 0,
         Committed = Control?.Committed ?? default,
@@ -136,7 +136,7 @@ internal sealed class StoppedReplica : IDisposable
     }
 
     /// <summary>The journal after another checkpoint than the newest one.</summary>
-    public JournalLine ReadLineAfter(in CheckpointPosition covered) => JournalLine.Read(Files, StoreLayout.Journal(State!), covered, Identity.ReplicaId);
+    public JournalScan ScanJournalAfter(in CheckpointPosition covered) => JournalScan.Read(Files, StoreLayout.Journal(State!), covered, Identity.ReplicaId);
 
     /// <summary>Reads the first bytes of a file. False if it is shorter, or the disk cannot read them.</summary>
     public static bool TryReadFront(IStorageFile file, Span<byte> front)
@@ -163,7 +163,7 @@ internal sealed class StoppedReplica : IDisposable
             OpenData(path);
         else
             DataFault = new CorruptStoreException($"'{path}' is missing");
-        Line = ReadLineAfter(Newest?.CheckpointPosition ?? default);
+        Journal = ScanJournalAfter(Newest?.CheckpointPosition ?? default);
     }
 
     private void OpenData(string path)

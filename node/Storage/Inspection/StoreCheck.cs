@@ -111,11 +111,11 @@ internal sealed class StoreCheck
 
     private void CheckJournal()
     {
-        var line = _replica.Line!;
-        CheckEndOf(line);
-        CheckHeaders(line);
+        var scan = _replica.Journal!;
+        CheckEndOf(scan);
+        CheckHeaders(scan);
         using var reader = new SegmentReader(_replica.Files, StoreLayout.Journal(_replica.State!));
-        foreach (var entry in line.Entries)
+        foreach (var entry in scan.Entries)
         {
             _recordsRead++;
             try
@@ -124,62 +124,62 @@ internal sealed class StoreCheck
             }
             catch (CorruptStoreException)
             {
-                Damage(line.Place(entry.Segment, entry.Offset), $"the record {EtagText.Of(entry.Record.Etag)} is damaged", "nothing here, because the "
+                Damage(scan.Place(entry.Segment, entry.Offset), $"the record {EtagText.Of(entry.Record.Etag)} is damaged", "nothing here, because the "
                     + "checkpoint covers it; followers that need it get a snapshot");
             }
         }
     }
 
-    private void CheckEndOf(JournalLine line)
+    private void CheckEndOf(JournalScan scan)
     {
-        var (last, covered) = (EtagText.Of(line.Last.Etag), EtagText.Of(_replica.Facts.Meta));
-        if (line.Newest == 0)
+        var (last, covered) = (EtagText.Of(scan.Last.Etag), EtagText.Of(_replica.Facts.Meta));
+        if (scan.Newest == 0)
             Damage(StoreLayout.Journal(_replica.State!), null, "no segment has an intact header", $"the records after {covered}, if there were any");
-        if (line.Segments.Count > 0 && _replica.Newest is not null && !_replica.Facts.MetaIsOnLine)
-            Damage(line.Place(line.Segments[0].Header.Number, 0), $"the journal does not contain the last record of the checkpoint, {covered}", "the records "
+        if (scan.Segments.Count > 0 && _replica.Newest is not null && !_replica.Facts.MetaIsOnLine)
+            Damage(scan.Place(scan.Segments[0].Header.Number, 0), $"the journal does not contain the last record of the checkpoint, {covered}", "the records "
                 + "of the journal, which do not follow the checkpoint");
-        if (line.Newest > 0 && !line.HasNextFile)
-            Damage(line.Place(line.Newest + 1, 0), "the segment is missing, although each one is created before its predecessor is used", "the records after "
+        if (scan.Newest > 0 && !scan.HasNextFile)
+            Damage(scan.Place(scan.Newest + 1, 0), "the segment is missing, although each one is created before its predecessor is used", "the records after "
                 + $"{last}, if there were any");
-        if (line.LostItsHeader is { } lost)
-            Damage(line.Place(lost, 0), "the header of the segment is damaged, and it contains an intact record", $"records after {last}");
-        if (line.Gap is { } gap)
+        if (scan.LostItsHeader is { } lost)
+            Damage(scan.Place(lost, 0), "the header of the segment is damaged, and it contains an intact record", $"records after {last}");
+        if (scan.Gap is { } gap)
             Damage(gap, $"the journal begins after, or ends before, the last record of the checkpoint, {covered}", $"the records after {covered}, if there "
                 + "were any");
-        if (line.Break is { } broken)
+        if (scan.Break is { } broken)
             Damage(broken, "a record is damaged, and later segments show that it was durable", $"the records after {last}");
-        if (line.Tail == TailFault.Lost)
-            Damage(TailOf(line), "a record is damaged, and a later record shows that it was durable", $"the records after {last}");
-        if (line.Unreadable is { } unreadable)
+        if (scan.Tail == TailFault.Lost)
+            Damage(TailOf(scan), "a record is damaged, and a later record shows that it was durable", $"the records after {last}");
+        if (scan.Unreadable is { } unreadable)
             Damage(unreadable, "the disk cannot read blocks that may belong to the journal", $"perhaps records after {last}");
-        if (line.Tail == TailFault.Torn)
-            Notice(TailOf(line).Path, TailOf(line).Offset, "a record was not completely written; the journal ends before it");
-        if (line.CoveredBreak is { } behind)
+        if (scan.Tail == TailFault.Torn)
+            Notice(TailOf(scan).Path, TailOf(scan).Offset, "a record was not completely written; the journal ends before it");
+        if (scan.CoveredBreak is { } behind)
             Damage(behind, "a record that the checkpoint covers is damaged", "nothing here; followers that need it get a snapshot");
         var known = Etag.Max(_replica.Facts.Committed, _replica.Facts.Acknowledged);
-        if (line.Last.Etag < known)
-            Damage(TailOf(line), $"the journal ends with {last}, but the control file names {EtagText.Of(known)} as committed or acknowledged", "the records "
+        if (scan.Last.Etag < known)
+            Damage(TailOf(scan), $"the journal ends with {last}, but the control file names {EtagText.Of(known)} as committed or acknowledged", "the records "
                 + $"after {last}");
     }
 
     /// <summary>Checks the headers of files outside the line. The header of a prepared or retired file is zero.</summary>
-    private void CheckHeaders(JournalLine line)
+    private void CheckHeaders(JournalScan scan)
     {
         var block = new byte[SegmentHeader.BlockBytes];
-        foreach (var number in line.Files.Where(number => number <= line.Newest && !line.Segments.Exists(segment => segment.Header.Number == number)))
+        foreach (var number in scan.Files.Where(number => number <= scan.Newest && !scan.Segments.Exists(segment => segment.Header.Number == number)))
         {
-            var place = line.Place(number, 0);
+            var place = scan.Place(number, 0);
             using var file = _replica.Files.Open(place.Path, new StorageFileOptions(StorageFileMode.ReadOnly));
             if (StoppedReplica.TryReadFront(file, block) && (!block.AsSpan().ContainsAnyExcept((byte)0) || SegmentHeader.TryRead(block, place.Path, out _)))
                 continue;
-            if (line.Gap is null)
+            if (scan.Gap is null)
                 Damage(place, "the header of the segment is damaged", "nothing here, because the checkpoint covers its records; "
                     + "followers that need them get a snapshot");
         }
     }
 
-    private JournalPlace TailOf(JournalLine line) => line.Segments.Count > 0
-        ? line.Place(line.Segments[^1].Header.Number, line.TailEnd)
+    private JournalPlace TailOf(JournalScan scan) => scan.Segments.Count > 0
+        ? scan.Place(scan.Segments[^1].Header.Number, scan.TailEnd)
         : new JournalPlace(StoreLayout.Journal(_replica.State!), 0);
 
     private void Damage(JournalPlace place, string what, string lost) => Damage(place.Path, place.Offset, what, lost);

@@ -80,22 +80,22 @@ internal sealed class StoreDump(StoppedReplica replica, TextWriter output)
 
     private void WriteJournal(int recordsMax)
     {
-        var line = replica.Line!;
-        foreach (var number in line.Files)
+        var scan = replica.Journal!;
+        foreach (var number in scan.Files)
         {
-            var place = line.Place(number, 0);
+            var place = scan.Place(number, 0);
             using var file = replica.Files.Open(place.Path, new StorageFileOptions(StorageFileMode.ReadOnly));
             var block = new byte[SegmentHeader.BlockBytes];
-            var isOnLine = line.Segments.Exists(segment => segment.Header.Number == number);
+            var isOnLine = scan.Segments.Exists(segment => segment.Header.Number == number);
             Line(StoppedReplica.TryReadFront(file, block) && SegmentHeader.TryRead(block, place.Path, out var header)
                 ? $"segment  {number}: {file.Length} bytes, incarnation {header.Incarnation:x16}, begins after {EtagText.Of(header.LastEtag)}, follows segment "
                     + $"{header.PredecessorNumber} from {header.PredecessorEnd}{(isOnLine ? "" : "; not part of the journal")}"
-                : $"segment  {number}: {file.Length} bytes, no intact header{(number > line.Newest ? "; not used yet" : "")}");
+                : $"segment  {number}: {file.Length} bytes, no intact header{(number > scan.Newest ? "; not used yet" : "")}");
         }
-        Line($"journal  {line.Entries.Count} records, {EtagText.Of(line.Base.Etag)} to {EtagText.Of(line.Last.Etag)}; end: "
-            + $"{line.Tail.ToString().ToLowerInvariant()}");
+        Line($"journal  {scan.Entries.Count} records, {EtagText.Of(scan.Base.Etag)} to {EtagText.Of(scan.Last.Etag)}; end: "
+            + $"{scan.Tail.ToString().ToLowerInvariant()}");
         using var reader = new SegmentReader(replica.Files, StoreLayout.Journal(replica.State!));
-        foreach (var entry in line.Entries.Skip(Math.Max(0, line.Entries.Count - recordsMax)))
+        foreach (var entry in scan.Entries.Skip(Math.Max(0, scan.Entries.Count - recordsMax)))
             WriteRecord(reader, entry);
     }
 

@@ -15,22 +15,22 @@ namespace KvCluster.Storage.Recovery;
 internal sealed class RecoveredStore : IDisposable
 {
     private readonly StoreContext _context;
-    private readonly JournalLine _line;
+    private readonly JournalScan _scan;
     private readonly List<uint> _states;
 
     private RecoveredStore(
-        StoreContext context, RecoveryRow row, StoreLayout layout, List<uint> states, ControlFile control, PageStore pages, JournalLine line)
+        StoreContext context, RecoveryRow row, StoreLayout layout, List<uint> states, ControlFile control, PageStore pages, JournalScan scan)
     {
         _context = context;
         Row = row;
         _states = states;
-        _line = line;
+        _scan = scan;
         Layout = layout;
         EndedUncleanly = context.Files.FileExists(layout.Running);
         Control = control;
         Pages = pages;
-        Index = new JournalIndex(line.Base, context.Options.RecentBodyBytesMax);
-        foreach (var entry in line.Entries)
+        Index = new JournalIndex(scan.Base, context.Options.RecentBodyBytesMax);
+        foreach (var entry in scan.Entries)
             Index.Append(entry);
     }
 
@@ -102,7 +102,7 @@ internal sealed class RecoveredStore : IDisposable
                 StoreLog.OpeningWithLoss(context.Log, directory, row.Name, description);
             else
                 StoreLog.Opening(context.Log, directory, row.Name, description);
-            return new RecoveredStore(context, row, layout, states, control!, pages!, facts.Line!);
+            return new RecoveredStore(context, row, layout, states, control!, pages!, facts.Journal!);
         }
         catch
         {
@@ -122,21 +122,21 @@ internal sealed class RecoveredStore : IDisposable
         if (Row.Decision == RecoveryDecision.RecoverFromPeers)
             RememberLoss();
         Control.Settle();
-        TailRewrite.Settle(_context.Files, JournalDirectory, Index, Etag.Max(_line.Proven, Control.State.Committed));
-        var segments = _line.Segments;
-        var (predecessor, predecessorEnd) = segments.Count == 0 ? default : (segments[^1].Header.Number, _line.TailEnd);
+        UnsyncedTailRewrite.Settle(_context.Files, JournalDirectory, Index, Etag.Max(_scan.Proven, Control.State.Committed));
+        var segments = _scan.Segments;
+        var (predecessor, predecessorEnd) = segments.Count == 0 ? default : (segments[^1].Header.Number, _scan.TailEnd);
         // An empty segment at the end is removed from the line, so that repeated opens do not make it longer.
-        if (segments.Count > 0 && _line.TailEnd == SegmentHeader.BlockBytes)
+        if (segments.Count > 0 && _scan.TailEnd == SegmentHeader.BlockBytes)
         {
             (predecessor, predecessorEnd) = (segments[^1].Header.PredecessorNumber, segments[^1].Header.PredecessorEnd);
             segments.RemoveAt(segments.Count - 1);
         }
         // After a loss, segments may have had numbers that no header shows any more.
-        var used = Row.Decision == RecoveryDecision.RecoverFromPeers && _line.Files.Count > 0 ? _line.Files[^1] : _line.Newest;
+        var used = Row.Decision == RecoveryDecision.RecoverFromPeers && _scan.Files.Count > 0 ? _scan.Files[^1] : _scan.Newest;
         journal.Adopt(segments.Select(segment => (segment.Header.Number, segment.Header.Incarnation, segment.Bytes)), used + 1);
         var known = segments.Exists(segment => segment.Header.Number == predecessor);
         journal.StartSegment(Index.Last, known ? predecessor : 0, known ? predecessorEnd : 0);
-        foreach (var number in _line.Files.Where(number => number <= used && !segments.Exists(segment => segment.Header.Number == number)))
+        foreach (var number in _scan.Files.Where(number => number <= used && !segments.Exists(segment => segment.Header.Number == number)))
             journal.Retire(number);
         foreach (var state in _states.SkipLast(1))
             _context.Files.DeleteDirectory(Layout.State(state));
@@ -172,7 +172,7 @@ internal sealed class RecoveredStore : IDisposable
     {
         if (_states.Count > 1)
             _context.Files.SyncDirectory(Layout.Directory);
-        else if (StoreDirectory.IsNew(_line))
+        else if (StoreDirectory.IsNew(_scan))
             StoreDirectory.SyncName(_context.Files, Layout.Directory);
     }
 
@@ -227,7 +227,7 @@ internal sealed class RecoveredStore : IDisposable
         {
             Meta = covered.Etag,
             MetaChecksum = covered.ChainChecksum,
-            Line = JournalLine.Read(context.Files, StoreLayout.Journal(state), covered, control.ReplicaId),
+            Journal = JournalScan.Read(context.Files, StoreLayout.Journal(state), covered, control.ReplicaId),
         };
     }
 }

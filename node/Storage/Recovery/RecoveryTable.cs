@@ -21,31 +21,31 @@ internal static class RecoveryTable
             _ => "there is no state directory"),
         Rebuild("data file unusable", facts => facts.DataFault is not null,
             facts => facts.DataFault!.Message.TrimEnd('.')),
-        Rebuild("checkpoint not on the chain", facts => facts.Line!.Segments.Count > 0 && !facts.MetaIsOnLine,
+        Rebuild("checkpoint not on the chain", facts => facts.Journal!.Segments.Count > 0 && !facts.MetaIsOnLine,
             facts => $"the journal does not contain the last record of the checkpoint, {EtagText.Of(facts.Meta)}, with the checksum {facts.MetaChecksum:X8}"),
-        RecoverFromPeers("no segment", facts => facts.Line!.Newest == 0,
+        RecoverFromPeers("no segment", facts => facts.Journal!.Newest == 0,
             _ => "no journal segment has an intact header"),
-        RecoverFromPeers("last segment missing", facts => !facts.Line!.HasNextFile,
+        RecoverFromPeers("last segment missing", facts => !facts.Journal!.HasNextFile,
             facts => $"{NextPlace(facts)} is missing, although each segment is created before its predecessor is used"),
-        RecoverFromPeers("last segment lost its header", facts => facts.Line!.LostItsHeader is not null,
-            facts => $"{facts.Line!.Place(facts.Line.LostItsHeader!.Value, 0)}: the segment contains an intact record, but its header is damaged"),
-        RecoverFromPeers("journal does not reach the checkpoint", facts => facts.Line!.Gap is not null,
-            facts => $"{facts.Line!.Gap}: the journal begins after, or ends before, the last record of the checkpoint, {EtagText.Of(facts.Meta)}"),
-        RecoverFromPeers("segment damaged", facts => facts.Line!.Break is not null,
-            facts => $"{facts.Line!.Break}: a record is damaged, and later segments show that it was durable"),
-        RecoverFromPeers("durable record damaged", facts => facts.Line!.Tail == TailFault.Lost,
+        RecoverFromPeers("last segment lost its header", facts => facts.Journal!.LostItsHeader is not null,
+            facts => $"{facts.Journal!.Place(facts.Journal.LostItsHeader!.Value, 0)}: the segment contains an intact record, but its header is damaged"),
+        RecoverFromPeers("journal does not reach the checkpoint", facts => facts.Journal!.Gap is not null,
+            facts => $"{facts.Journal!.Gap}: the journal begins after, or ends before, the last record of the checkpoint, {EtagText.Of(facts.Meta)}"),
+        RecoverFromPeers("segment damaged", facts => facts.Journal!.Break is not null,
+            facts => $"{facts.Journal!.Break}: a record is damaged, and later segments show that it was durable"),
+        RecoverFromPeers("durable record damaged", facts => facts.Journal!.Tail == TailFault.Lost,
             facts => $"{TailPlace(facts)} a record is damaged, and a later record shows that it was durable"),
-        RecoverFromPeers("journal unreadable", facts => facts.Line!.Unreadable is not null,
-            facts => $"after {facts.Line!.Unreadable}, the disk has unreadable blocks that may belong to the journal"),
-        RecoverFromPeers("journal ends before committed", facts => facts.Line!.Last.Etag < facts.Committed,
-            facts => $"{TailPlace(facts)} the journal ends with {EtagText.Of(facts.Line!.Last.Etag)}, but the control file shows "
+        RecoverFromPeers("journal unreadable", facts => facts.Journal!.Unreadable is not null,
+            facts => $"after {facts.Journal!.Unreadable}, the disk has unreadable blocks that may belong to the journal"),
+        RecoverFromPeers("journal ends before committed", facts => facts.Journal!.Last.Etag < facts.Committed,
+            facts => $"{TailPlace(facts)} the journal ends with {EtagText.Of(facts.Journal!.Last.Etag)}, but the control file shows "
                 + $"{EtagText.Of(facts.Committed)} as committed"),
-        RecoverFromPeers("journal ends before acknowledged", facts => facts.Line!.Last.Etag < facts.Acknowledged,
-            facts => $"{TailPlace(facts)} the journal ends with {EtagText.Of(facts.Line!.Last.Etag)}, but the control file shows "
+        RecoverFromPeers("journal ends before acknowledged", facts => facts.Journal!.Last.Etag < facts.Acknowledged,
+            facts => $"{TailPlace(facts)} the journal ends with {EtagText.Of(facts.Journal!.Last.Etag)}, but the control file shows "
                 + $"{EtagText.Of(facts.Acknowledged)} as acknowledged"),
-        Open("covered record damaged", facts => facts.Line!.CoveredBreak is not null,
-            facts => $"{facts.Line!.CoveredBreak}: a record that the checkpoint covers is damaged; followers can get only the records after it"),
-        Open("torn record at the end", facts => facts.Line!.Tail == TailFault.Torn,
+        Open("covered record damaged", facts => facts.Journal!.CoveredBreak is not null,
+            facts => $"{facts.Journal!.CoveredBreak}: a record that the checkpoint covers is damaged; followers can get only the records after it"),
+        Open("torn record at the end", facts => facts.Journal!.Tail == TailFault.Torn,
             facts => $"{TailPlace(facts)} a record was not completely written; the journal ends before it"),
         Open("control slot torn", facts => facts.ControlSlots == 1,
             _ => "one slot of the control file is damaged; the other one is used"),
@@ -65,9 +65,11 @@ internal static class RecoveryTable
         new(name, RecoveryDecision.Open, applies, describe);
 
     private static string TailPlace(RecoveryFacts facts) =>
-        facts.Line!.Segments.Count == 0 ? "after the checkpoint," : facts.Line.Place(facts.Line.Segments[^1].Header.Number, facts.Line.TailEnd) + ":";
+        facts.Journal!.Segments.Count == 0
+            ? "after the checkpoint,"
+            : facts.Journal.Place(facts.Journal.Segments[^1].Header.Number, facts.Journal.TailEnd) + ":";
 
-    private static JournalPlace NextPlace(RecoveryFacts facts) => facts.Line!.Place(facts.Line.Newest + 1, 0);
+    private static JournalPlace NextPlace(RecoveryFacts facts) => facts.Journal!.Place(facts.Journal.Newest + 1, 0);
 }
 
 /// <summary>One row of <c>RecoveryTable</c>.</summary>
@@ -111,8 +113,8 @@ internal sealed record RecoveryFacts
     /// <summary>Why the data file cannot be used; null if it can.</summary>
     public Exception? DataFault { get; init; }
 
-    /// <summary>The journal's line; null when it was not read.</summary>
-    public JournalLine? Line { get; init; }
+    /// <summary>The records of the journal, and how they end; null when it was not read.</summary>
+    public JournalScan? Journal { get; init; }
 
     /// <summary>The etag that the newest intact meta page covers.</summary>
     public Etag Meta { get; init; }
@@ -128,9 +130,9 @@ internal sealed record RecoveryFacts
 
     /// <summary>Whether the last record of the checkpoint is on the line, or directly before it, with the checksum in the meta page.</summary>
     public bool MetaIsOnLine =>
-        Line is not null
-        && ((Line.Base.Etag == Meta && Line.Base.Checksum == MetaChecksum)
-            || Line.Entries.Exists(entry => entry.Record.Etag == Meta && entry.Record.Checksum == MetaChecksum));
+        Journal is not null
+        && ((Journal.Base.Etag == Meta && Journal.Base.Checksum == MetaChecksum)
+            || Journal.Entries.Exists(entry => entry.Record.Etag == Meta && entry.Record.Checksum == MetaChecksum));
 }
 
 /// <summary>

@@ -58,7 +58,7 @@ internal static class StoreDirectory
     /// <summary>
     /// Whether nothing was written since the state was created. Then its name, and for the first state the directory's name, may not be durable.
     /// </summary>
-    public static bool IsNew(JournalLine line) => line.Newest <= FirstSegment;
+    public static bool IsNew(JournalScan journal) => journal.Newest <= FirstSegment;
 
     /// <summary>Makes the name of a new directory durable. Called before anything in it counts.</summary>
     public static void SyncName(IFileSystem files, string directory) => files.SyncDirectory(ParentOf(directory));

@@ -21,7 +21,7 @@ internal sealed class CallPolicy
     /// <summary>HTTP/2's INTERNAL_ERROR: the response ends in the middle of a message.</summary>
     private const int PartialResponseCode = 2;
 
-    private readonly OpenCalls? _open;
+    private readonly OpenCallLimit? _open;
     private readonly MessageMemory? _memory;
     private readonly RequestSizes? _sizes;
     private readonly UnservedCall? _unserved;
@@ -31,7 +31,7 @@ internal sealed class CallPolicy
 
     public CallPolicy(IServiceProvider services, IOptions<GrpcServiceOptions> options)
     {
-        _open = services.GetService<OpenCalls>();
+        _open = services.GetService<OpenCallLimit>();
         _memory = services.GetService<MessageMemory>();
         _sizes = services.GetService<RequestSizes>();
         _unserved = services.GetService<UnservedCall>();
@@ -92,7 +92,7 @@ internal sealed class CallPolicy
         }
     }
 
-    private static void Refuse(OpenCalls open, ConnectionCalls counted, IConnectionUseFeature? connection, HttpContext context)
+    private static void Refuse(OpenCallLimit open, ConnectionCalls counted, IConnectionUseFeature? connection, HttpContext context)
     {
         switch (open.Refuse(counted, context.Features.GetRequiredFeature<IHttpResponseFeature>()))
         {

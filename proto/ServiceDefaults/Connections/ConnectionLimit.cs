@@ -182,7 +182,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     {
         use.Connection.Features.Get<IConnectionLifetimeNotificationFeature>()?.RequestClose();
         if (CountToSay(ref _ended) is { } ended)
-            TellEnded(log, ended, RemoteHost.NameOf(use.Address), OpenCalls.RefusedInRowMax);
+            TellEnded(log, ended, RemoteHost.NameOf(use.Address), OpenCallLimit.RefusedInRowMax);
     }
 
     private static void End(Use use) => use.Connection.Abort(new ConnectionAbortedException("The connection continued to make calls that were refused."));

@@ -181,7 +181,7 @@ internal sealed class ExchangeReplies(
             while (TryTake(out var gathered))
             {
                 var bytes = gathered.Count;
-                if (!await StalledWrite.EndsAsync(responses.WriteAsync(gathered), memory.Replies).ConfigureAwait(false))
+                if (!await StalledWrite.EndsAsync(responses.WriteAsync(gathered), memory.Replies, Broken).ConfigureAwait(false))
                 {
                     Break(handler.NotRead.ToRpcException());
                     return;

@@ -27,7 +27,7 @@ internal static class HealthAndReflection
     /// <summary>Maps the services. The health service is the caller's singleton.</summary>
     public static void MapHealthAndReflection(this WebApplication app)
     {
-        app.MapGrpcService<HealthService>();
+        app.MapGrpcService<GrpcHealth>();
         app.MapReflection();
     }
 

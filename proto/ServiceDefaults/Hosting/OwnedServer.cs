@@ -4,7 +4,7 @@ using Microsoft.AspNetCore.Builder;
 namespace KvCluster.ServiceDefaults.Hosting;
 
 /// <summary>A server that stops quickly: it announces that it is stopping, lets calls in progress end, and then aborts streams.</summary>
-internal sealed class OwnedServer(WebApplication app, HealthService? health = null) : IAsyncDisposable
+internal sealed class OwnedServer(WebApplication app, GrpcHealth? health = null) : IAsyncDisposable
 {
     /// <summary>The time for unary calls to end; streams do not end by themselves.</summary>
     private static readonly TimeSpan Grace = TimeSpan.FromMilliseconds(300);
@@ -13,7 +13,7 @@ internal sealed class OwnedServer(WebApplication app, HealthService? health = nu
 
     /// <summary>Starts a server that was built. If it does not start, it is disposed.</summary>
     /// <exception cref="IOException">It cannot listen: the port is in use, or the address is not this machine's or not allowed.</exception>
-    public static async Task<OwnedServer> StartAsync(WebApplication app, Uri listen, HealthService? health, CancellationToken cancellationToken)
+    public static async Task<OwnedServer> StartAsync(WebApplication app, Uri listen, GrpcHealth? health, CancellationToken cancellationToken)
     {
         try
         {

@@ -10,10 +10,10 @@ namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>
 /// The budget for the bytes of calls, in four equal parts, so that none of them can exhaust the others: requests that have partly arrived, requests that are
-/// being served, replies that wait to be written, and responses that were written but not read. What one caller may hold of it: <c>Calls/OpenCalls</c> of the
-/// server (open calls of a connection), <see cref="Exchanges.ExchangePlaces"/> and <see cref="FairPlaces"/> (requests by stream and shard),
-/// <see cref="StalledWrite"/> (replies that it does not read), and <see cref="Exchanges.GatheredReplies"/> (the replies of a stream). Requests that have
-/// partly arrived have no bound by caller: <c>HeldMessages</c> ends the slowest.
+/// being served, replies that wait to be written, and responses that were written but not read. What one caller may hold of it: <c>Calls/OpenCallLimit</c> of
+/// the server (open calls of a connection), <see cref="Exchanges.ExchangePlaces"/> and <see cref="FairPlaces"/> (requests by stream and shard),
+/// <see cref="StalledWrite"/> (replies that it does not read), and <see cref="Exchanges.GatheredReplies"/> (the replies of a stream). Requests that have partly
+/// arrived have no bound by caller: <c>HeldMessages</c> ends the slowest.
 /// </summary>
 internal sealed class CallMemory(int mebibytes)
 {
@@ -33,7 +33,7 @@ internal sealed class CallMemory(int mebibytes)
     private static readonly TimeSpan RetryDelay = TimeSpan.FromMilliseconds(50);
 
     private readonly MessageMemory _messages = new(((long)mebibytes << 20) / 4, ((long)mebibytes << 20) / 4);
-    private readonly OpenCalls _open = new(mebibytes * OpenCallsPerMebibyte, NoPlace(mebibytes * OpenCallsPerMebibyte));
+    private readonly OpenCallLimit _open = new(mebibytes * OpenCallsPerMebibyte, NoPlace(mebibytes * OpenCallsPerMebibyte));
 
     /// <summary>For requests, from when they have completely arrived until they are answered.</summary>
     public ByteBudget Requests { get; } = new(((long)mebibytes << 20) / 4);

@@ -68,7 +68,7 @@ internal sealed class LoadStream(
                     answer.Return();
                 else if (answer.Error is { } refusal)
                     failure = refusal.ToRpcException();
-                else if (!await StalledWrite.EndsAsync(answers.WriteAsync(answer), replies).ConfigureAwait(false))
+                else if (!await StalledWrite.EndsAsync(answers.WriteAsync(answer), replies, refused.Token).ConfigureAwait(false))
                     failure = NotRead.ToRpcException();
             }
             catch (Exception broken)

@@ -18,9 +18,14 @@ internal static class StalledWrite
     /// <summary>Waits for a write. Returns false if the caller does not read, in which case the stream must be ended.</summary>
     /// <param name="write">The write.</param>
     /// <param name="budget">Tells whether memory is short.</param>
+    /// <param name="call">The call's own token.</param>
     /// <param name="clock">Measures the wait; null: the machine's.</param>
+    /// <exception cref="OperationCanceledException">
+    /// The call has ended. gRPC reports a write that comes after it as a mistake in the program (<see cref="InvalidOperationException"/>), and logs it as one
+    /// of the service.
+    /// </exception>
     /// <exception cref="Exception">What the write failed with.</exception>
-    public static async ValueTask<bool> EndsAsync(Task write, ByteBudget budget, TimeProvider? clock = null)
+    public static async ValueTask<bool> EndsAsync(Task write, ByteBudget budget, CancellationToken call, TimeProvider? clock = null)
     {
         for (var waited = TimeSpan.Zero; !write.IsCompleted; waited += Patience)
         {
@@ -28,7 +33,14 @@ internal static class StalledWrite
                 return false;
             await write.WaitAsync(Patience, clock ?? TimeProvider.System).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         }
-        await write.ConfigureAwait(false);
+        try
+        {
+            await write.ConfigureAwait(false);
+        }
+        catch (InvalidOperationException failure) when (call.IsCancellationRequested)
+        {
+            throw new OperationCanceledException("The call ended before the write.", failure, call);
+        }
         return true;
     }
 }

@@ -72,7 +72,7 @@ internal static class ClusterSuite
     /// <summary>Only its part at a steady rate, which has no quick form.</summary>
     public static async Task<IReadOnlyList<BenchmarkRow>> RunMixedLoadAsync(bool quick, Action<string> progress, CancellationToken cancellation)
     {
-        if (EtcdMembers.AreAvailable)
+        if (EtcdProcesses.AreAvailable)
             return await MixedLoadMeasure.RunAsync(Name, OursByLibrary, progress, cancellation);
         progress("etcd, the coordinator of the mixed load's nodes: not on PATH and not beside the repository; left out");
         return [];
@@ -150,17 +150,17 @@ internal static class ClusterSuite
         Found((await channels.ClientOf(caller).GetAsync(new GetRequest { Key = keys.Key(number), Read = new ReadOptions { Mode = ReadMode.Quorum } })).Found);
 
     // On the same disk, with etcd's own durability defaults. Null if its programs are not available.
-    private static async Task<EtcdMembers?> StartEtcdAsync(Action<string> progress)
+    private static async Task<EtcdProcesses?> StartEtcdAsync(Action<string> progress)
     {
-        if (EtcdMembers.AreAvailable)
-            return await EtcdMembers.StartAsync(
-                EtcdNodes, arguments: [EtcdMembers.WithSyncs, "--quota-backend-bytes", (8L << 30).ToString(CultureInfo.InvariantCulture)]);
+        if (EtcdProcesses.AreAvailable)
+            return await EtcdProcesses.StartAsync(
+                EtcdNodes, arguments: [EtcdProcesses.WithSyncs, "--quota-backend-bytes", (8L << 30).ToString(CultureInfo.InvariantCulture)]);
         progress("etcd: not on PATH and not beside the repository; left out");
         return null;
     }
 
     // A member of etcd that does not lead forwards writes, so there is no leader to find again.
-    private static ClusterTarget Etcd(Channels channels, EtcdMembers servers, KeySpace keys)
+    private static ClusterTarget Etcd(Channels channels, EtcdProcesses servers, KeySpace keys)
     {
         var clients = channels.Clients(channel => new KV.KVClient(channel));
         return new ClusterTarget(Peer, servers.ProcessIds,

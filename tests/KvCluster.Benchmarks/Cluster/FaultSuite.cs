@@ -27,7 +27,7 @@ internal static class FaultSuite
 
     public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(bool quick, Action<string> progress, CancellationToken cancellation)
     {
-        if (!EtcdMembers.AreAvailable)
+        if (!EtcdProcesses.AreAvailable)
         {
             progress("etcd, the coordinator of these clusters: not on PATH and not beside the repository; all left out");
             return [];
@@ -52,7 +52,7 @@ internal static class FaultSuite
     private static async Task<List<BenchmarkRow>> FailoversAsync(int runs, Action<string> progress, CancellationToken cancellation)
     {
         await using var servers = await NodeServers.StartAsync(Nodes, shards: 1, cancellation);
-        await using var peer = await EtcdMembers.StartAsync(Nodes);
+        await using var peer = await EtcdProcesses.StartAsync(Nodes);
         await using var client = new KvClient(new KvClientOptions { Endpoints = servers.Endpoints });
         var rows = new List<BenchmarkRow>();
         foreach (var isStopped in (bool[])[false, true])
@@ -94,7 +94,7 @@ internal static class FaultSuite
     }
 
     // As its own client does: one member after the other, with a limit for each attempt.
-    private static async Task<double> FailoverOfPeerAsync(EtcdMembers peer, bool isStopped)
+    private static async Task<double> FailoverOfPeerAsync(EtcdProcesses peer, bool isStopped)
     {
         var leader = await peer.LeaderAsync();
         var channels = peer.Endpoints.Where((_, member) => member != leader).Select(GrpcChannel.ForAddress).ToArray();

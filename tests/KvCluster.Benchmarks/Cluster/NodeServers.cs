@@ -26,7 +26,7 @@ internal sealed class NodeServers : IAsyncDisposable
     private readonly Relay[] _relays = [];
     private readonly Relay[] _peerRelays = [];
 
-    private NodeServers(EtcdMembers etcd, int nodes, int shards, Network? network, string? data)
+    private NodeServers(EtcdProcesses etcd, int nodes, int shards, Network? network, string? data)
     {
         _data = data ?? _folder.Path;
         Etcd = etcd;
@@ -41,7 +41,7 @@ internal sealed class NodeServers : IAsyncDisposable
         }
     }
 
-    public EtcdMembers Etcd { get; }
+    public EtcdProcesses Etcd { get; }
 
     /// <summary>The network between nodes, and between clients and nodes, or null for direct connections.</summary>
     public Network? Network { get; }
@@ -56,7 +56,7 @@ internal sealed class NodeServers : IAsyncDisposable
     /// <param name="data">Where the nodes' directories are created, node-1 and so on, or null for a directory that is removed afterwards.</param>
     public static async Task<NodeServers> StartAsync(int nodes, int shards, CancellationToken cancellation, Network? network = null, string? data = null)
     {
-        var servers = new NodeServers(await EtcdMembers.StartAsync(), nodes, shards, network, data);
+        var servers = new NodeServers(await EtcdProcesses.StartAsync(), nodes, shards, network, data);
         try
         {
             string[] split = shards == 1 ? []

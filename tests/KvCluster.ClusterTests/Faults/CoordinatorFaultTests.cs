@@ -114,7 +114,7 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
     {
         await using var cluster = await FaultCluster.StartAsync();
         var backup = Path.Combine(cluster.Folder, "backup");
-        await cluster.Etcd.RestartAsync(() => EtcdMembers.CopyFolder(cluster.Etcd.DataOf(0), backup));
+        await cluster.Etcd.RestartAsync(() => EtcdProcesses.CopyFolder(cluster.Etcd.DataOf(0), backup));
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
         var first = await cluster.LeaderAsync();
@@ -126,7 +126,7 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         await cluster.Etcd.RestartAsync(() =>
         {
             Directory.Delete(cluster.Etcd.DataOf(0), recursive: true);
-            EtcdMembers.CopyFolder(backup, cluster.Etcd.DataOf(0));
+            EtcdProcesses.CopyFolder(backup, cluster.Etcd.DataOf(0));
         });
         foreach (var node in cluster.Nodes)
             await cluster.UntilSaidAsync(node.Node, "ALARM");

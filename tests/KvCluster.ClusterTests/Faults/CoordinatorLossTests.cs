@@ -227,7 +227,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
     public async Task F53_NewAddressOnTwoNodesOnly_OldEtcdIsNotFollowedAndTheThirdEndsInTheNewOne()
     {
         await using var cluster = await FaultCluster.StartAsync();
-        await using var created = await EtcdMembers.StartAsync();
+        await using var created = await EtcdProcesses.StartAsync();
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
         var before = await cluster.RecordAsync();
@@ -306,11 +306,11 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
     private static Task WipeAsync(FaultCluster cluster) => cluster.Etcd.RestartAsync(() => Directory.Delete(cluster.Etcd.DataOf(0), recursive: true));
 
     // Nodes that lack the records say so under keys of their own.
-    private static async Task<IEnumerable<string>> RecordKeysAsync(EtcdMembers etcd) =>
+    private static async Task<IEnumerable<string>> RecordKeysAsync(EtcdProcesses etcd) =>
         (await etcd.ControlAsync("get", "--prefix", "--keys-only", "/kvcluster/")).Split('\n', StringSplitOptions.RemoveEmptyEntries)
             .Where(static key => !key.StartsWith("/kvcluster/local/waiting/", StringComparison.Ordinal));
 
-    private static void Move(NodeProcess node, EtcdMembers etcd)
+    private static void Move(NodeProcess node, EtcdProcesses etcd)
     {
         node.Coordinator = "etcd=" + string.Join(',', etcd.Endpoints);
         node.Start();
@@ -327,7 +327,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         $"the command is refused, because {reason}");
 
     // A new replica votes in the place of the one that counts for nothing.
-    private static Task UntilReplacedAsync(FaultCluster cluster, int node, EtcdMembers etcd) => Eventually.TrueAsync(
+    private static Task UntilReplacedAsync(FaultCluster cluster, int node, EtcdProcesses etcd) => Eventually.TrueAsync(
         async () =>
         {
             var record = await cluster.RecordAsync(etcd: etcd);

@@ -50,11 +50,11 @@ public sealed class CoordinatorSnapshotTests
         var copy = Path.Combine(cluster.Folder, "copy");
         await RestoreOldAsync(
             cluster,
-            () => cluster.Etcd.RestartAsync(() => EtcdMembers.CopyFolder(cluster.Etcd.DataOf(0), copy)),
+            () => cluster.Etcd.RestartAsync(() => EtcdProcesses.CopyFolder(cluster.Etcd.DataOf(0), copy)),
             () => cluster.Etcd.RestartAsync(() =>
             {
                 Directory.Delete(cluster.Etcd.DataOf(0), recursive: true);
-                EtcdMembers.CopyFolder(copy, cluster.Etcd.DataOf(0));
+                EtcdProcesses.CopyFolder(copy, cluster.Etcd.DataOf(0));
             }),
             isRevisionRaised: false);
     }

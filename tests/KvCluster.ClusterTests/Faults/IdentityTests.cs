@@ -25,7 +25,7 @@ public sealed class IdentityTests(SharedCluster shared) : IClassFixture<SharedCl
         await AssertRefusedAsync(node, Unavailable, "in use", "--data", cluster.Node(3).Data);
         var copy = Path.Combine(cluster.Folder, "copy-of-3");
         await cluster.Node(3).KillAsync();
-        EtcdMembers.CopyFolder(cluster.Node(3).Data, copy);
+        EtcdProcesses.CopyFolder(cluster.Node(3).Data, copy);
         cluster.Node(3).Start();
         await AssertRefusedAsync(node, Unavailable, "belongs to node 3,", "--data", copy);
         node.Start();
@@ -65,7 +65,7 @@ public sealed class IdentityTests(SharedCluster shared) : IClassFixture<SharedCl
         await histories.MoreChangesAsync(Some);
         var node = cluster.Node(2);
         await node.KillAsync();
-        await using var etcd = await EtcdMembers.StartAsync();
+        await using var etcd = await EtcdProcesses.StartAsync();
         var coordinator = "etcd=" + string.Join(',', etcd.Endpoints);
         await FaultCluster.CreateAsync(["init", "--coordinator", coordinator, "--nodes", "1,2,3"]);
         var before = await etcd.ControlAsync("get", "--prefix", "");

@@ -201,7 +201,7 @@ public sealed class PauseTests
         await Task.Delay(LongPause);
         Assert.Equal("SNAPSHOT_TOO_OLD", (await Assert.ThrowsAnyAsync<KvException>(async () => await client.ListAsync(list, page.NextToken))).Reason);
         var seen = first.Entries.Count + page.Entries.Count;
-        while (page.NextToken.Length > 0)
+        while (page.NextToken is not null)
         {
             page = await client.ListAsync(list with { NewerSnapshots = true }, page.NextToken);
             seen += page.Entries.Count;

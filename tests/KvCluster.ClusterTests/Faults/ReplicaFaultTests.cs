@@ -46,7 +46,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         var node = cluster.Node(Follower);
         await node.KillAsync();
         var copy = Path.Combine(cluster.Folder, "copy");
-        EtcdMembers.CopyFolder(node.Data, copy);
+        EtcdProcesses.CopyFolder(node.Data, copy);
         node.Start();
         await cluster.UntilFollowsAsync(Follower);
         await histories.MoreChangesAsync(Some);

@@ -36,7 +36,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     private readonly List<GrpcChannel> _channels = [];
     private readonly List<Process> _routers = [];
 
-    private FaultCluster(EtcdMembers etcd) => Etcd = etcd;
+    private FaultCluster(EtcdProcesses etcd) => Etcd = etcd;
 
     // The relays run on the thread pool, as the tests do. With as many threads as there are processors, a test that blocks some for half a second would take
     // the leases of every cluster of this process.
@@ -50,7 +50,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     /// <summary>The cluster's router, as a member of its network.</summary>
     public const int Router = -2;
 
-    public EtcdMembers Etcd { get; }
+    public EtcdProcesses Etcd { get; }
 
     public Network Network { get; } = new();
 
@@ -81,7 +81,7 @@ internal sealed class FaultCluster : IAsyncDisposable
         int nodes = 3, string splitAt = "", int etcdMembers = 1, bool secure = false,
         Func<int, string?>? dataOf = null, Action<NodeProcess>? prepare = null, int? founders = null)
     {
-        var cluster = new FaultCluster(await EtcdMembers.StartAsync(etcdMembers, secure));
+        var cluster = new FaultCluster(await EtcdProcesses.StartAsync(etcdMembers, secure));
         try
         {
             await cluster.InitializeAsync(nodes, founders ?? nodes, splitAt, dataOf ?? (_ => null));
@@ -293,7 +293,7 @@ internal sealed class FaultCluster : IAsyncDisposable
 
     /// <summary>The shard's record in etcd.</summary>
     /// <param name="etcd">Another one than the cluster was created in.</param>
-    public async Task<ShardRecord> RecordAsync(uint shard = 0, EtcdMembers? etcd = null) =>
+    public async Task<ShardRecord> RecordAsync(uint shard = 0, EtcdProcesses? etcd = null) =>
         Google.Protobuf.JsonParser.Default.Parse<ShardRecord>(
             await (etcd ?? Etcd).ControlAsync("get", "--print-value-only", string.Create(CultureInfo.InvariantCulture, $"/kvcluster/local/shards/{shard}")));
 

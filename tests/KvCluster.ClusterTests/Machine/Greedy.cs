@@ -59,7 +59,7 @@ internal sealed class Greedy : IAsyncDisposable
 
     private static string? Find()
     {
-        if (!EtcdMembers.AreAvailable)
+        if (!EtcdProcesses.AreAvailable)
             return "neither in PATH nor among the shared tools: etcd, etcdctl";
         if (!File.Exists(Python))
             return $"there is no {Python}";

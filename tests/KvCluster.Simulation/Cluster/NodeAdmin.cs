@@ -8,7 +8,7 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// Requests of operators and other nodes about the shard's replicas, answered as AdminService, ReplicaReplacement and StopPermissions of the host do.
+/// Requests of operators and other nodes about the shard's replicas, answered as AdminService, ReplacementExecution and StopPermissions of the host do.
 /// </summary>
 internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 {
@@ -23,7 +23,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     private static readonly TimeSpan StatusWithin = TimeSpan.FromSeconds(20);
 
     private MajorityAfterStop? _majority;
-    private (ReplicaId Learner, ReplacementSteps.CatchUp Watch)? _catchUp;
+    private (ReplicaId Learner, ReplacementPlan.CatchUp Watch)? _catchUp;
 
     /// <summary>The replica was told to stop for good, and may have stopped.</summary>
     public bool MayBeQuarantined { get; private set; }
@@ -51,7 +51,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     });
 
     /// <summary>It is asked repeatedly, as the leader, for a replacement. Each time it does the next step. The record shows the result.</summary>
-    public void Replace(Replacement request) => node.Events.Deliver(() =>
+    public void Replace(ReplacementRequest request) => node.Events.Deliver(() =>
     {
         if (node.Replica is not { } replica)
             return;
@@ -63,8 +63,8 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 
         WithView(replica, view =>
         {
-            if (ReplacementSteps.Foresee(view.Record, request, Replacements.Voters, last: null) is null
-                && Due(view, new ReplacementSteps(view.Record, request, Replacements.Voters), request.To) is { } change)
+            if (ReplacementPlan.Foresee(view.Record, request, Replacements.Voters, last: null) is null
+                && Due(view, new ReplacementPlan(view.Record, request, Replacements.Voters), request.To) is { } change)
                 Change(replica, view, change);
         });
     });
@@ -142,7 +142,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         node.Lose(WhyQuarantined);
     }
 
-    private ReplicaChange? Due(LeaderView view, ReplacementSteps plan, NodeId to)
+    private ReplicaChange? Due(LeaderView view, ReplacementPlan plan, NodeId to)
     {
         if (plan.Removal is { } removal)
             return removal;
@@ -156,7 +156,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 
         var now = TimeSpan.FromMicroseconds(run.NowUs);
         if (_catchUp?.Learner != plan.Learner)
-            _catchUp = (plan.Learner, new ReplacementSteps.CatchUp(plan.Learner, LearnerPatience, now));
+            _catchUp = (plan.Learner, new ReplacementPlan.CatchUp(plan.Learner, LearnerPatience, now));
         return _catchUp.Value.Watch.Look(view, now) switch
         {
             true => plan.Last(plan.Learner),

@@ -6,7 +6,7 @@ namespace KvCluster.Simulation.Cluster;
 /// <summary>
 /// What hosts and operators do about a shard's replicas. Nodes create and remove directories as the record says, and ask for a replacement of a lost
 /// replica. An operator wants a node to have no replica, and the controller asks for what the placement lacks. The host's own planners decide
-/// (<see cref="ReplacementSteps"/>, <see cref="MoveSelection"/>).
+/// (<see cref="ReplacementPlan"/>, <see cref="MoveSelection"/>).
 /// </summary>
 internal sealed class Replacements(ClusterRun run)
 {
@@ -64,7 +64,7 @@ internal sealed class Replacements(ClusterRun run)
     }
 
     // Requests of the nodes themselves and of the controller.
-    private Replacement[] Wanted(ShardRecord record)
+    private ReplacementRequest[] Wanted(ShardRecord record)
     {
         var present = run.Nodes.Where(static node => node.IsThere).Select(static node => node.Id).ToHashSet();
         foreach (var node in run.Nodes)
@@ -77,9 +77,9 @@ internal sealed class Replacements(ClusterRun run)
 
         var gone = _awaySinceUs.Where(away => run.NowUs - away.Value >= GoneAfterUs).Select(static away => away.Key).ToHashSet();
         var own = record.Replicas.Where(replica => present.Contains(replica.NodeId) && replica.Created)
-            .Select(replica => ReplacementSteps.Own(record, replica.NodeId, replica.ReplicaId, IsLost(replica), Voters)).OfType<Replacement>();
+            .Select(replica => ReplacementPlan.Own(record, replica.NodeId, replica.ReplicaId, IsLost(replica), Voters)).OfType<ReplacementRequest>();
         var placed = MoveSelection.InOrder([record], present, gone, _leaving, Voters).Take(1)
-            .Select(static move => new Replacement(move.Shard, move.FromNode, move.ToNode));
+            .Select(static move => new ReplacementRequest(move.Shard, move.FromNode, move.ToNode));
         return [.. own, .. placed];
     }
 

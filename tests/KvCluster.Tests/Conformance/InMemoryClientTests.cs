@@ -71,12 +71,30 @@ public sealed class InMemoryClientTests : IDisposable
             await _client.PutAsync(key, "v");
         var list = new KvList { Limit = 1 };
         var first = await _client.ListAsync(list);
+        Assert.Equal(TimeSpan.FromSeconds(10), first.SnapshotKeptFor);
         await _client.DeleteAsync("b");
         _time.Advance(TimeSpan.FromSeconds(10));
         Assert.Equal("SNAPSHOT_TOO_OLD", await Refused.ReasonOfAsync(() => _client.ListAsync(list, first.NextToken)));
         var second = await _client.ListAsync(list with { NewerSnapshots = true }, first.NextToken);
         Assert.Equal("c", Assert.Single(second.Entries).Key.ToUtf8String());
         Assert.True(second.Position.Etag > first.Position.Etag);
+    }
+
+    [Fact]
+    public async Task Snapshot_OfManyPages_IsKeptForAMinute()
+    {
+        for (var number = 0; number < 9; number++)
+            await _client.PutAsync($"{number}", "v");
+        var list = new KvList { Limit = 1 };
+        var page = await _client.ListAsync(list);
+        for (var pages = 1; pages <= 6; pages++)
+        {
+            _time.Advance(TimeSpan.FromSeconds(9));
+            page = await _client.ListAsync(list, page.NextToken);
+        }
+        Assert.Equal(TimeSpan.FromSeconds(6), page.SnapshotKeptFor);
+        _time.Advance(TimeSpan.FromSeconds(6));
+        Assert.Equal("SNAPSHOT_TOO_OLD", await Refused.ReasonOfAsync(() => _client.ListAsync(list, page.NextToken)));
     }
 
     [Fact]

@@ -12,14 +12,14 @@ public sealed class HealthTests
     [Fact]
     public async Task Check_ServerNotYetServing_ReportsNotServing()
     {
-        await using var server = await StartAsync(new HealthService());
+        await using var server = await StartAsync(new GrpcHealth());
         Assert.Equal(ServingStatus.NotServing, (await Client(server).CheckAsync(new HealthCheckRequest())).Status);
     }
 
     [Fact]
     public async Task Check_UnknownService_IsNotFound()
     {
-        await using var server = await StartAsync(new HealthService());
+        await using var server = await StartAsync(new GrpcHealth());
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await Client(server).CheckAsync(new HealthCheckRequest { Service = "other" }));
         Assert.Equal(StatusCode.NotFound, failure.StatusCode);
     }
@@ -30,7 +30,7 @@ public sealed class HealthTests
     [Fact]
     public async Task Check_UnknownServiceWithALongName_IsNotRepeated()
     {
-        await using var server = await StartAsync(new HealthService());
+        await using var server = await StartAsync(new GrpcHealth());
         var failure = await Assert.ThrowsAsync<RpcException>(
             async () => await Client(server).CheckAsync(new HealthCheckRequest { Service = new string('\u0001', 1 << 20) }));
         Assert.Equal((StatusCode.NotFound, "This server has no service of that name."), (failure.StatusCode, failure.Status.Detail));
@@ -39,7 +39,7 @@ public sealed class HealthTests
     [Fact]
     public async Task Watch_UntilTheStop_SeesEachChangeAndEnds()
     {
-        var health = new HealthService();
+        var health = new GrpcHealth();
         await using var server = await StartAsync(health);
         using var watch = Client(server).Watch(new HealthCheckRequest { Service = "kv" });
         await NextIs(ServingStatus.ServiceUnknown);
@@ -60,7 +60,7 @@ public sealed class HealthTests
 
     private static Health.HealthClient Client(EchoServer server) => new(server.Channel);
 
-    private static Task<EchoServer> StartAsync(HealthService health) => EchoServer.StartAsync(
+    private static Task<EchoServer> StartAsync(GrpcHealth health) => EchoServer.StartAsync(
         configureServices: services => services.AddSingleton(health),
-        map: app => app.MapGrpcService<HealthService>());
+        map: app => app.MapGrpcService<GrpcHealth>());
 }

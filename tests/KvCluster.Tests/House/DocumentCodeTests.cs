@@ -83,6 +83,16 @@ public sealed partial class DocumentCodeTests
         var perhaps = await store.GetAsync("limit", KvReadMode.Stale);
         Console.WriteLine($"{newest.Value}; {perhaps.Age} ago perhaps {perhaps.Value}");
         Assert.Equal("10", newest.Value.ToUtf8String());
+
+        await store.PutAsync("orders/17", "two pears");
+        string? token = null;
+        var list = new KvList { Prefix = "orders/", Limit = 100, NewerSnapshots = true };
+        var page = await store.ListAsync(list, token); // token: of the request, or null for the first page
+        foreach (var entry in page.Entries)
+            Console.WriteLine($"{entry.Key}: {entry.Value}");
+        if (page.NextToken is not null)
+            Console.WriteLine($"/orders?token={page.NextToken}");
+        Assert.Equal("orders/17", Assert.Single(page.Entries).Key.ToUtf8String());
     }
 
     /// <summary>

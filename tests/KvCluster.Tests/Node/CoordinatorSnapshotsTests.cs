@@ -9,7 +9,6 @@ using KvCluster.Storage.Files;
 using KvCluster.Tests.ServiceDefaults.Security;
 using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Logging.Abstractions;
-using EtcdMembers = KvCluster.Processes.EtcdMembers;
 
 namespace KvCluster.Tests.Node;
 
@@ -34,7 +33,7 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
     [ToolFact("etcd", "etcdctl")]
     public async Task Save_BeyondTheNumberToKeep_DeletesTheOldestAndNothingElse()
     {
-        await using var etcd = await EtcdMembers.StartAsync();
+        await using var etcd = await EtcdProcesses.StartAsync();
         await etcd.ControlAsync("put", Keys.Cluster, "{}");
         Directory.CreateDirectory(Snapshots);
         string[] ofOthers = ["etcd-notes.db", "weekly.db"];
@@ -59,7 +58,7 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
     [ToolFact("etcd", "etcdctl")]
     public async Task Save_ByAClockThatWasSetBack_KeepsWhatItTook()
     {
-        await using var etcd = await EtcdMembers.StartAsync();
+        await using var etcd = await EtcdProcesses.StartAsync();
         await etcd.ControlAsync("put", Keys.Cluster, "{}");
         await Of(etcd.Endpoints, keep: 1).SaveAsync(TimeSpan.Zero, Never);
         _time.Advance(TimeSpan.FromHours(-1));
@@ -71,7 +70,7 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
     [ToolFact("etcd", "etcdctl")]
     public async Task Save_OfAnEtcdThatLostItsData_IsRefusedAtOnceAndKeepsTheSnapshots()
     {
-        await using var etcd = await EtcdMembers.StartAsync();
+        await using var etcd = await EtcdProcesses.StartAsync();
         Assert.Contains(
             "not created yet",
             (await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => Of(etcd.Endpoints, keep: 1).SaveAsync(TimeSpan.Zero, Never))).Message,

@@ -114,14 +114,14 @@ public sealed class CopyReleaseTests
     private static async Task<bool> LacksSpaceAsync(NodeCluster cluster, uint node) =>
         (await cluster.StatusOfAsync(node)).Replicas is [{ LacksSpace.Length: > 0 }];
 
-    // Replicas whose disk counts as full, by the readings behind the metric.
+    // Replicas whose disk counts as full, by the gauges of the metric.
     private static int Impaired(NodeCluster cluster, uint node) =>
-        cluster.ShardsOf(node).All.Count(static shard => shard.LacksRoom is not null && ReadingOf(shard).Disk == DiskState.Full);
+        cluster.ShardsOf(node).All.Count(static shard => shard.LacksRoom is not null && GaugesOf(shard).Disk == DiskState.Full);
 
-    private static ReplicaReading ReadingOf(HostedShard shard)
+    private static ReplicaGauges GaugesOf(HostedShard shard)
     {
-        var round = new ReadingRound(1);
-        shard.Read(reading => round.Take(0, reading));
+        var round = new GaugeRound(1);
+        shard.ReadGauges(gauges => round.Take(0, gauges));
         return round.All.Result[0];
     }
 

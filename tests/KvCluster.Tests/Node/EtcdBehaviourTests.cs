@@ -365,7 +365,7 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
     /// <summary>One node, and one member of etcd where there is one.</summary>
     public sealed class Both : IAsyncLifetime
     {
-        private EtcdMembers? _etcd;
+        private EtcdProcesses? _etcd;
 
         internal NodeCluster Cluster { get; private set; } = null!;
 
@@ -375,9 +375,9 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         {
             Cluster = await NodeCluster.StartAsync(1);
             await Cluster.LeaderOfAsync(0);
-            if (!EtcdMembers.AreAvailable)
+            if (!EtcdProcesses.AreAvailable)
                 return;
-            _etcd = await EtcdMembers.StartAsync();
+            _etcd = await EtcdProcesses.StartAsync();
             Channel = GrpcChannel.ForAddress(_etcd.Endpoints[0]);
         }
 

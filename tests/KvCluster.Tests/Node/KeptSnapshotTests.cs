@@ -3,7 +3,9 @@ using KvCluster.Wire;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>A later page of a list repeated the age of the first one, although its state was older by then.</summary>
+/// <summary>
+/// A later page of a list repeated the age of the first one, although its state was older by then. And nobody was told how long a snapshot is kept.
+/// </summary>
 public sealed class KeptSnapshotTests
 {
     [Fact]
@@ -23,5 +25,18 @@ public sealed class KeptSnapshotTests
         var kept = new KeptSnapshots.Kept(new LineageShard(new(1), 0), new OpenedRead(default, AgeUs: null, null), time.GetTimestamp());
         time.Advance(TimeSpan.FromSeconds(3));
         Assert.Null(kept.ReadNow(time).AgeUs);
+    }
+
+    [Fact]
+    public void TimeLeft_IsThatOfTheWait_AndAtTheEndThatOfTheAge()
+    {
+        var time = new ManualTime();
+        using var snapshots = new KeptSnapshots(time, TimeSpan.FromMinutes(1));
+        var kept = new KeptSnapshots.Kept(new LineageShard(new(1), 0), new OpenedRead(default, AgeUs: null, null), time.GetTimestamp());
+        Assert.Equal(TimeSpan.FromSeconds(10), snapshots.TimeLeft(kept));
+        time.Advance(TimeSpan.FromSeconds(53));
+        Assert.Equal(TimeSpan.FromSeconds(7), snapshots.TimeLeft(kept));
+        time.Advance(TimeSpan.FromSeconds(53));
+        Assert.Equal(TimeSpan.Zero, snapshots.TimeLeft(kept));
     }
 }

@@ -59,6 +59,26 @@ public sealed class LongBoundTests(KvApiTests.OneNode fixture, ITestOutputHelper
             Assert.Equal("KEY_TOO_LONG", (await Assert.ThrowsAsync<RpcException>(call)).GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
     }
 
+    /// <summary>The session that identifies a change is opened by a key. Where the range begins with none it was refused: KEY_EMPTY or KEY_TOO_LONG.</summary>
+    [Fact]
+    public async Task RangeThatBeginsWithNoKey_CanBeTheFirstChangeOfAClient()
+    {
+        var options = new KvCluster.Client.KvClientOptions { Endpoints = [fixture.Cluster.AddressOf(1)], Timeout = Eventually.Limit };
+        var (first, second) = (Longest("s", 'a'), Longest("s", 'b'));
+        foreach (var key in (ByteString[])[first, second])
+            await _kv.PutAsync(new PutRequest { Key = key, Value = first });
+        await using (var client = new KvCluster.Client.KvClient(options))
+        {
+            var behind = new KvCluster.Client.KvRange { Start = After(first).Memory, End = After(second).Memory };
+            Assert.Equal(1ul, (await client.DeleteRangeAsync(behind)).Deleted);
+        }
+        await using (var client = new KvCluster.Client.KvClient(options))
+        {
+            Assert.NotEqual(0ul, (await client.DeleteRangeAsync(new KvCluster.Client.KvRange { All = true })).Deleted);
+            Assert.Equal(0, await client.CountAsync(default));
+        }
+    }
+
     /// <summary>There is no key behind it, so a range there is empty and does not begin anew with the first key.</summary>
     [Fact]
     public async Task RangeBehindTheGreatestKey_IsEmpty()

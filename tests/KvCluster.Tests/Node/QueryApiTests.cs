@@ -100,6 +100,20 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
         Assert.Equal([$"l{name}", $"n{name}"], found);
     }
 
+    [Fact]
+    public async Task List_WhoseNextPageIsOfTheSameSnapshot_TellsHowLongThatIsKept()
+    {
+        await PutAllAsync("a", "b");
+        var list = new ListRequest { Prefix = Utf8(_prefix), Limit = 1 };
+        var first = await _kv.ListAsync(list);
+        Assert.InRange(first.SnapshotKeptMs, 1u, 10_000u);
+        list.PageToken = first.NextPageToken;
+        Assert.False((await _kv.ListAsync(list)).HasSnapshotKeptMs);
+        // The next page is of the next shard.
+        var border = await _kv.ListAsync(new ListRequest { Start = Utf8("lzzz"), End = Utf8("n") });
+        Assert.Equal((false, false), (border.NextPageToken.IsEmpty, border.HasSnapshotKeptMs));
+    }
+
     /// <summary>The last page of a list released its snapshot although its answer was lost or too large for its way, and asking again was refused.</summary>
     [Fact]
     public async Task List_LastPageAskedForAgain_IsTheSame()

@@ -7,7 +7,6 @@ using KvCluster.Processes;
 using KvCluster.Replication.Protocol;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging.Abstractions;
-using EtcdMembers = KvCluster.Processes.EtcdMembers;
 
 namespace KvCluster.Tests.Node;
 
@@ -26,7 +25,7 @@ public sealed class RealEtcdTests
     [ToolFact("etcd", "etcdctl")]
     public async Task Contract_WithOneMember_Holds()
     {
-        await using var etcd = await EtcdMembers.StartAsync();
+        await using var etcd = await EtcdProcesses.StartAsync();
         await using var coordinator = Connect(new EtcdOptions { Endpoints = etcd.Endpoints });
         await CoordinatorContract.CheckAsync(coordinator);
     }
@@ -35,7 +34,7 @@ public sealed class RealEtcdTests
     public async Task Contract_WithThreeMembersTlsAndClientCertificates_Holds()
     {
         // A busy machine must not cost etcd its leader, because that would give an unknown outcome.
-        await using var etcd = await EtcdMembers.StartAsync(3, secure: true, "--heartbeat-interval", "500", "--election-timeout", "10000");
+        await using var etcd = await EtcdProcesses.StartAsync(3, secure: true, "--heartbeat-interval", "500", "--election-timeout", "10000");
         await using var coordinator = Connect(Secured(etcd));
         await CoordinatorContract.CheckAsync(coordinator);
     }
@@ -43,7 +42,7 @@ public sealed class RealEtcdTests
     [ToolFact("etcd", "etcdctl")]
     public async Task Get_WithoutTheRightCertificates_IsRefused()
     {
-        await using var etcd = await EtcdMembers.StartAsync(secure: true);
+        await using var etcd = await EtcdProcesses.StartAsync(secure: true);
         await using var without = Connect(Secured(etcd) with { CertificateFile = null, KeyFile = null });
         await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => without.GetAsync("/k", Never));
         using var folder = new TemporaryDirectory();
@@ -67,7 +66,7 @@ public sealed class RealEtcdTests
     [ToolFact("etcd", "etcdctl")]
     public async Task Calls_OfAUser_ContinueWhenItsTokenEnds()
     {
-        await using var etcd = await EtcdMembers.StartAsync(arguments: ["--auth-token-ttl", TokenSeconds]);
+        await using var etcd = await EtcdProcesses.StartAsync(arguments: ["--auth-token-ttl", TokenSeconds]);
         await AddUserAsync(etcd, "node", "secret");
         await using var coordinator = Connect(new EtcdOptions { Endpoints = etcd.Endpoints, User = "node", Password = "secret" });
         await CoordinatorContract.CheckAsync(coordinator);
@@ -91,7 +90,7 @@ public sealed class RealEtcdTests
     [ToolFact("etcd", "etcdctl")]
     public async Task Watch_OfAUserWhoseTokenEnded_ContinuesWithANewToken()
     {
-        await using var etcd = await EtcdMembers.StartAsync(arguments: ["--auth-token-ttl", TokenSeconds]);
+        await using var etcd = await EtcdProcesses.StartAsync(arguments: ["--auth-token-ttl", TokenSeconds]);
         await AddUserAsync(etcd, "node", "secret");
         await using var coordinator = Connect(new EtcdOptions { Endpoints = etcd.Endpoints, User = "node", Password = "secret" });
         var set = await coordinator.CompareAndSetAsync("/kvcluster/w", 0, "1", 0, Never);
@@ -116,7 +115,7 @@ public sealed class RealEtcdTests
     [ToolFact("etcd", "etcdctl")]
     public async Task Calls_OfAUserWithAWrongPasswordOrWithoutPermission_AreRefusedAndChangeNothing()
     {
-        await using var etcd = await EtcdMembers.StartAsync();
+        await using var etcd = await EtcdProcesses.StartAsync();
         await AddUserAsync(etcd, "node", "secret");
         var options = new EtcdOptions { Endpoints = etcd.Endpoints, User = "node", Password = "secret" };
         await using var wrong = Connect(options with { Password = "guessed" });
@@ -133,7 +132,7 @@ public sealed class RealEtcdTests
     [ToolFact("etcd", "etcdctl")]
     public async Task Calls_WhileOneMemberAfterTheOtherDies_ContinueAtTheOthers()
     {
-        await using var etcd = await EtcdMembers.StartAsync(3);
+        await using var etcd = await EtcdProcesses.StartAsync(3);
         await using var coordinator = Connect(new EtcdOptions { Endpoints = etcd.Endpoints });
         var revision = 0L;
         for (var member = 0; member < etcd.Count; member++)
@@ -153,7 +152,7 @@ public sealed class RealEtcdTests
     [ToolFact("etcd", "etcdctl")]
     public async Task Watch_AtAMemberWithoutALeader_Ends()
     {
-        await using var etcd = await EtcdMembers.StartAsync(3);
+        await using var etcd = await EtcdProcesses.StartAsync(3);
         await using var coordinator = Connect(new EtcdOptions { Endpoints = etcd.Endpoints });
         var revision = (await coordinator.ListAsync("/", Never)).Revision;
         var watching = coordinator.WatchAsync("/", revision + 1, Never).GetAsyncEnumerator().MoveNextAsync().AsTask();
@@ -166,7 +165,7 @@ public sealed class RealEtcdTests
     [ToolFact("etcd", "etcdctl")]
     public async Task Watch_FromACompactedRevision_ReportsIt()
     {
-        await using var etcd = await EtcdMembers.StartAsync();
+        await using var etcd = await EtcdProcesses.StartAsync();
         await using var coordinator = Connect(new EtcdOptions { Endpoints = etcd.Endpoints });
         var first = await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
         var second = await coordinator.CompareAndSetAsync("/k", first.Revision, "2", 0, Never);
@@ -179,17 +178,17 @@ public sealed class RealEtcdTests
     [ToolFact("etcd", "etcdctl")]
     public async Task CompareAndSet_AfterARestoredBackup_ChangesNothing()
     {
-        await using var etcd = await EtcdMembers.StartAsync();
+        await using var etcd = await EtcdProcesses.StartAsync();
         await using var coordinator = Connect(new EtcdOptions { Endpoints = etcd.Endpoints });
         using var backup = new TemporaryDirectory();
         var first = await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
-        await etcd.RestartAsync(() => EtcdMembers.CopyFolder(etcd.DataOf(0), backup.Path));
+        await etcd.RestartAsync(() => EtcdProcesses.CopyFolder(etcd.DataOf(0), backup.Path));
         using var limit = new CancellationTokenSource(Eventually.Limit);
         Assert.Equal(SetOutcome.Won, (await coordinator.SetUntilSettledAsync("/k", first.Revision, "2", 0, limit.Token)).Outcome);
         await etcd.RestartAsync(() =>
         {
             Directory.Delete(etcd.DataOf(0), recursive: true);
-            EtcdMembers.CopyFolder(backup.Path, etcd.DataOf(0));
+            EtcdProcesses.CopyFolder(backup.Path, etcd.DataOf(0));
         });
         await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.GetUntilAnsweredAsync("/k", limit.Token));
         await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/k", first.Revision, "3", 0, limit.Token));
@@ -199,7 +198,7 @@ public sealed class RealEtcdTests
     // A busy machine or a slow disk must not cause an unknown outcome here.
     private static EtcdCoordinator Connect(EtcdOptions options) => new(options with { RequestTime = Eventually.Limit }, NullLogger.Instance);
 
-    private static EtcdOptions Secured(EtcdMembers etcd) => new()
+    private static EtcdOptions Secured(EtcdProcesses etcd) => new()
     {
         Endpoints = etcd.Endpoints,
         AuthorityFile = etcd.Certificates!.AuthorityFile,
@@ -207,7 +206,7 @@ public sealed class RealEtcdTests
         KeyFile = etcd.Certificates.ClientKeyFile,
     };
 
-    private static async Task AddUserAsync(EtcdMembers etcd, string user, string password)
+    private static async Task AddUserAsync(EtcdProcesses etcd, string user, string password)
     {
         await etcd.ControlAsync("role", "add", "nodes");
         foreach (var prefix in (string[])["/kvcluster/", "/a/", "/b", "/c/", "/d/", "/g/", "/other"])
@@ -220,7 +219,7 @@ public sealed class RealEtcdTests
     }
 
     // Shows that tokens of this age are refused, with a token that etcd issued after all others.
-    private static async Task TokenEndsAsync(EtcdMembers etcd)
+    private static async Task TokenEndsAsync(EtcdProcesses etcd)
     {
         using var channel = GrpcChannel.ForAddress(etcd.Endpoints[0]);
         var token = (await new Auth.AuthClient(channel.Calls()).AuthenticateAsync(new AuthenticateRequest { Name = "node", Password = "secret" })).Token;

@@ -101,7 +101,7 @@ public sealed class StartWithOldCopyTests
         var other = cluster.OptionsOf(1) with { DataDirectory = cluster.DirectoryOf(1) + ".other", OldCopyWaitMax = TimeSpan.Zero };
         await cluster.StopNodeAsync(1);
         if (copy)
-            EtcdMembers.CopyFolder(cluster.DirectoryOf(1), other.DataDirectory);
+            EtcdProcesses.CopyFolder(cluster.DirectoryOf(1), other.DataDirectory);
         await cluster.StartNodeAsync(1);
         await Eventually.TrueAsync(
             () => cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1", CancellationToken.None).Result.Value is not null, "it is registered");
@@ -120,7 +120,7 @@ public sealed class StartWithOldCopyTests
         await using var cluster = await NodeCluster.StartAsync(3);
         await CopyAsync(cluster, 3);
         await RestoreAsync(cluster, 3);
-        EtcdMembers.CopyFolder(FolderOf(cluster, 3, 0), FolderOf(cluster, 3, 7));
+        EtcdProcesses.CopyFolder(FolderOf(cluster, 3, 0), FolderOf(cluster, 3, 7));
         // A shard that has no leader for some seconds after the stop is a reason, too.
         await Eventually.TrueAsync(
             async () => (await RefusalAsync(cluster, cluster.OptionsOf(3))).Contains("no record of shard 7", StringComparison.Ordinal),
@@ -182,7 +182,7 @@ public sealed class StartWithOldCopyTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
         var copy = cluster.OptionsOf(1) with { DataDirectory = CopyOf(cluster, 1) };
-        EtcdMembers.CopyFolder(cluster.DirectoryOf(1), copy.DataDirectory);
+        EtcdProcesses.CopyFolder(cluster.DirectoryOf(1), copy.DataDirectory);
         for (var start = 0; start < interrupted; start++)
             await StartInterruptedAsync(cluster, copy, isCounted: false);
         await cluster.StartNodeAsync(1);
@@ -244,7 +244,7 @@ public sealed class StartWithOldCopyTests
     private static async Task CopyAsync(NodeCluster cluster, uint node)
     {
         await cluster.StopNodeAsync(node);
-        EtcdMembers.CopyFolder(cluster.DirectoryOf(node), CopyOf(cluster, node));
+        EtcdProcesses.CopyFolder(cluster.DirectoryOf(node), CopyOf(cluster, node));
         await cluster.StartNodeAsync(node);
     }
 

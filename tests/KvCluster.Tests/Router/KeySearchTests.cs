@@ -84,9 +84,9 @@ public sealed class KeySearchTests : IAsyncLifetime
         var client = new ClientCalls(_options, _calls);
         var key = "h"u8.ToArray();
         // The first one opens a session.
-        await client.ChangeAsync(Method.Put, key, PutOf("h"), CancellationToken.None);
+        await client.ChangeAsync(Method.Put, key, PutOf("h"), client.TermsOf(null), CancellationToken.None);
         var before = Searches;
-        await client.ChangeAsync(Method.Put, key, PutOf("h"), CancellationToken.None);
+        await client.ChangeAsync(Method.Put, key, PutOf("h"), client.TermsOf(null), CancellationToken.None);
         Assert.Equal(before + 1, Searches);
         await client.EndSessionsAsync();
     }

@@ -150,6 +150,8 @@ public sealed class RouterHostTests : IAsyncLifetime
         var failure = await Assert.ThrowsAsync<RpcException>(() => _kv.WriteAsync(write).ResponseAsync);
         Assert.Equal(StatusCode.FailedPrecondition, failure.StatusCode);
         Assert.Equal("SHARDS_DIFFER", failure.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason);
+        Assert.Equal([1u, 3u], failure.GetRpcStatus()!.GetDetail<RouteHint>()!.Routes.Select(static route => route.Shard));
+        Assert.Contains("shards 1 and 3", failure.Status.Detail, StringComparison.Ordinal);
         Assert.All(_cluster.Nodes, node => Assert.Empty(node.Calls));
         await _kv.WriteAsync(new WriteRequest { Operations = { PutOf("a"), PutOf("b") } });
         Assert.Equal(1, _cluster.Applied["b"]);
@@ -502,6 +504,7 @@ public sealed class RouterHostTests : IAsyncLifetime
         };
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await _kv.DeleteRangeAsync(request));
         Assert.Equal((StatusCode.FailedPrecondition, "SHARDS_DIFFER"), (failure.StatusCode, failure.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason));
+        Assert.Contains("shards 1 and 2", failure.Status.Detail, StringComparison.Ordinal);
         request.End = ByteString.Empty;
         failure = await Assert.ThrowsAsync<RpcException>(async () => await _kv.DeleteRangeAsync(request));
         Assert.Equal("SHARDS_DIFFER", failure.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason);

@@ -165,12 +165,30 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
             var byTheLibrary = await _client.ScanAsync(new KvScan { Start = start.Memory, End = end.Memory, Prefix = prefix.Memory, Reverse = reverse })
                 .ToListAsync();
             Same($"The library's scan {told}", all, byTheLibrary.ConvertAll(static entry => Encoding.UTF8.GetString(entry.Key.Span)));
+            var list = new KvList { Start = start.Memory, End = end.Memory, Prefix = prefix.Memory, Reverse = reverse, Limit = 1 + random.Next(4) };
+            Same($"The library's pages of {list.Limit} {told}", all, await ListedAsync(list));
 
             List<string> OfShard(uint shard) => [.. all.Where(key => ShardOf(Encoding.UTF8.GetBytes(key)) == shard)];
         }
 
         static void Same(string what, List<string> expected, List<string> actual) =>
             Assert.True(expected.SequenceEqual(actual), $"{what} has {string.Join(' ', actual)}, and not {string.Join(' ', expected)}");
+    }
+
+    // The keys of all pages, of which each but the last is full.
+    private async Task<List<string>> ListedAsync(KvList list)
+    {
+        var keys = new List<string>();
+        string? token = null;
+        do
+        {
+            var page = await _client.ListAsync(list, token);
+            token = page.NextToken;
+            Assert.True(page.Entries.Count == list.Limit || token is null, $"A page of {list.Limit} has {page.Entries.Count} entries, and others follow.");
+            keys.AddRange(page.Entries.Select(static entry => Encoding.UTF8.GetString(entry.Key.Span)));
+        }
+        while (token is not null);
+        return keys;
     }
 
     [Fact]

@@ -45,7 +45,7 @@ public sealed class ExamineTests
         await UntilAsync("", followed: 1);
         var held = await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None);
         await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Cluster, held.ModRevision, null, 0, CancellationToken.None);
-        await UntilAsync(CoordinatorFence.Lost, followed: 0);
+        await UntilAsync(CoordinatorFollowing.Lost, followed: 0);
         await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Cluster, 0, held.Value, 0, CancellationToken.None);
         await UntilAsync("", followed: 1);
 

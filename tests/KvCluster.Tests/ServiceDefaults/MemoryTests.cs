@@ -65,13 +65,25 @@ public sealed class MemoryTests(ITestOutputHelper output)
     public async Task StalledWrite_CallerDoesNotRead_IsEndedOnlyWhenMemoryIsShort()
     {
         var budget = new ByteBudget(Mebibyte);
-        Assert.True(await StalledWrite.EndsAsync(Task.CompletedTask, budget));
-        await Assert.ThrowsAsync<IOException>(async () => await StalledWrite.EndsAsync(Task.FromException(new IOException()), budget));
+        Assert.True(await StalledWrite.EndsAsync(Task.CompletedTask, budget, default));
+        await Assert.ThrowsAsync<IOException>(async () => await StalledWrite.EndsAsync(Task.FromException(new IOException()), budget, default));
         var write = new TaskCompletionSource();
-        var stalled = StalledWrite.EndsAsync(write.Task, budget);
+        var stalled = StalledWrite.EndsAsync(write.Task, budget, default);
         await Task.Delay(50);
         Assert.False(stalled.IsCompleted);
         budget.Take(Mebibyte);
         Assert.False(await stalled);
+    }
+
+    [Fact]
+    public async Task StalledWrite_AfterTheEndOfItsCall_IsACancellationAndNoMistake()
+    {
+        var budget = new ByteBudget(Mebibyte);
+        using var call = new CancellationTokenSource();
+        // What gRPC's server throws.
+        var late = Task.FromException(new InvalidOperationException("Can't write the message because the request is complete."));
+        await Assert.ThrowsAsync<InvalidOperationException>(async () => await StalledWrite.EndsAsync(late, budget, call.Token));
+        await call.CancelAsync();
+        await Assert.ThrowsAsync<OperationCanceledException>(async () => await StalledWrite.EndsAsync(late, budget, call.Token));
     }
 }

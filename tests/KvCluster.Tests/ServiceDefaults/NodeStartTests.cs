@@ -10,7 +10,6 @@ using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Storage.Files;
 using KvCluster.Tests.Cli;
 using Microsoft.Extensions.Logging.Abstractions;
-using EtcdMembers = KvCluster.Processes.EtcdMembers;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
@@ -136,7 +135,7 @@ public sealed class NodeStartTests : IDisposable
     [ToolFact("etcd", "etcdctl")]
     public async Task Node_PasswordRefusedByEtcd_EndsWithTheReason()
     {
-        await using var etcd = await EtcdMembers.StartAsync();
+        await using var etcd = await EtcdProcesses.StartAsync();
         await etcd.ControlAsync("user", "add", "root:root");
         await etcd.ControlAsync("user", "grant-role", "root", "root");
         await etcd.ControlAsync("auth", "enable");

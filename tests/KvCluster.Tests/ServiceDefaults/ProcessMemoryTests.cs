@@ -46,6 +46,13 @@ public sealed class ProcessMemoryTests
     public void CallMemoryDefault_IsAQuarterOfTheLimitWithinBounds(long? limit, int mebibytes) =>
         Assert.Equal(mebibytes, ProcessMemory.CallMemoryDefault(limit));
 
+    [Theory]
+    [InlineData(400, 176, 224)]
+    [InlineData(4096, 816, 3072)]
+    [InlineData(4096, 2096, 2000)]
+    public void HeapMax_IsWhatIsLeft_AndNoMoreThanTheRuntimesShare(int limitMebibytes, int outsideMebibytes, int expected) =>
+        Assert.Equal((long)expected << 20, ProcessMemory.HeapMax((long)limitMebibytes << 20, outsideMebibytes));
+
     [Fact]
     public void MemoryRefusal_BelowWhatIsNeeded_NamesTheNumbers()
     {

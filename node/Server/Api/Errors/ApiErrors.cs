@@ -221,8 +221,7 @@ internal static class ApiErrors
     /// <param name="shard">The shard of the first key.</param>
     /// <param name="other">The route of a key that it does not have, as far as this node knows it.</param>
     public static ApiError ShardsDiffer(HostedShard shard, ShardRoute? other) =>
-        new(StatusCode.FailedPrecondition, "SHARDS_DIFFER", "All keys of a request to a node must belong to one shard; nothing was applied. "
-            + "Group the keys by shard.")
+        new(StatusCode.FailedPrecondition, "SHARDS_DIFFER", DividedKeys.Text(shard.Shard, other?.ShardId))
         {
             Routes = other is null ? [shard.Route] : [shard.Route, other],
         };

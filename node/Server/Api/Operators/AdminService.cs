@@ -11,7 +11,7 @@ namespace KvCluster.Node.Api.Operators;
 
 /// <summary>The Admin service of a node, for its own replicas.</summary>
 internal sealed class AdminService(
-    NodeIdentity identity, ShardHost shards, LeaderPlacement placement, OperatorShards found, ReplaceCalls replacements, ReplicaPlacement replicas,
+    NodeIdentity identity, ShardHost shards, LeaderPlacement placement, OperatorShards found, ReplaceCalls replacements, ReplicaBalancing replicas,
     StopPermissions permissions, NodeDiagnostics examiner, ClusterLevels levels) : Admin.V1.Admin.AdminBase
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
@@ -67,7 +67,7 @@ internal sealed class AdminService(
         if (request is { HasFromNode: false, HasToNode: false })
             throw ApiErrors.BadRequest("The request names neither the node of a replica to replace nor that of a new one; nothing was changed.")
                 .ToStatus().ToRpcException();
-        var asked = new Replacement(
+        var asked = new ReplacementRequest(
             Required(request.HasShard, request.Shard), Optional(request.HasFromNode, request.FromNode),
             Optional(request.HasToNode, request.ToNode)) { Force = request.Force };
         var operation = await replacements.StartAsync(asked).ConfigureAwait(false);

@@ -32,7 +32,7 @@ internal sealed class PlacementService(PeerTransport peers, StopPermissions perm
         if (!request.HasShard)
             throw ApiErrors.BadRequest("The request names no shard; nothing was changed.").ToStatus().ToRpcException();
         await replacements.ReplaceAsync(
-            new Replacement(new(request.Shard), new(request.FromNode), new(request.ToNode)) { Lost = new(request.Lost) },
+            new ReplacementRequest(new(request.Shard), new(request.FromNode), new(request.ToNode)) { Lost = new(request.Lost) },
             context.CancellationToken).ConfigureAwait(false);
         return new ReplaceReplicaResponse();
     }

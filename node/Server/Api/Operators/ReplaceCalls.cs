@@ -10,11 +10,11 @@ namespace KvCluster.Node.Api.Operators;
 
 /// <summary>Starts replacements of replicas that operators and other nodes ask for, as the leader of the shard, and tells of them. Any thread.</summary>
 internal sealed class ReplaceCalls(
-    NodeIdentity identity, OperatorShards shards, LeaderPlacement placement, ReplicaReplacement replacement, ReplaceOperations operations)
+    NodeIdentity identity, OperatorShards shards, LeaderPlacement placement, ReplacementExecution replacement, OperationRegistry operations)
 {
     /// <summary>Starts a replacement, or finds the one that runs for the same.</summary>
     /// <exception cref="RpcException">It cannot begin here; the status says why.</exception>
-    public async Task<ReplaceOperation> StartAsync(Replacement request)
+    public async Task<ReplacementOperation> StartAsync(ReplacementRequest request)
     {
         var shard = shards.LedHere(request.Shard);
         if (request.From == identity.Node)
@@ -34,7 +34,7 @@ internal sealed class ReplaceCalls(
 
     /// <summary>Starts a replacement and completes when it is done.</summary>
     /// <exception cref="RpcException">It is not; the status says why, and the shard's record how far it got.</exception>
-    public async Task ReplaceAsync(Replacement request, CancellationToken cancellationToken)
+    public async Task ReplaceAsync(ReplacementRequest request, CancellationToken cancellationToken)
     {
         var operation = await StartAsync(request).ConfigureAwait(false);
         await operation.Ended.WaitAsync(cancellationToken).ConfigureAwait(false);
@@ -46,7 +46,7 @@ internal sealed class ReplaceCalls(
 
     /// <summary>An operation of a shard that this node leads.</summary>
     /// <exception cref="RpcException">There is none, or another node leads the shard.</exception>
-    public async Task<ReplaceOperation> FindAsync(string text)
+    public async Task<ReplacementOperation> FindAsync(string text)
     {
         if (!OperationId.TryParse(text, out var id))
             throw ApiErrors.NoOperation(text).ToStatus().ToRpcException();
@@ -57,7 +57,7 @@ internal sealed class ReplaceCalls(
 
     /// <summary>Requires that an operation is, or was, executed here to its end.</summary>
     /// <exception cref="RpcException">Another node goes on with it.</exception>
-    public void RequireHere(ReplaceOperation operation)
+    public void RequireHere(ReplacementOperation operation)
     {
         if (operation.HasLeft)
             throw ApiErrors.OperationLeft(operation.Id, operation.Next).ToStatus().ToRpcException();

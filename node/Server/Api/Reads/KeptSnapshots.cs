@@ -60,6 +60,15 @@ internal sealed class KeptSnapshots(TimeProvider clock, TimeSpan ageMax) : IDisp
             return _kept.TryGetValue(token, out kept) && kept.Shard.Shard == shard && _kept.Remove(token);
     }
 
+    /// <summary>For how long a snapshot is kept that is given to this object now, unless there are too many or the pages that it holds are needed.</summary>
+    public TimeSpan TimeLeft(in Kept kept)
+    {
+        var left = ageMax - clock.GetElapsedTime(kept.OpenedTimestamp);
+        if (left <= TimeSpan.Zero)
+            return TimeSpan.Zero;
+        return left < IdleMax ? left : IdleMax;
+    }
+
     /// <summary>Whether a snapshot must end.</summary>
     public bool IsTooOld(in Kept kept) => IsTooOld(kept.Read.Snapshot, kept.OpenedTimestamp);
 

@@ -122,7 +122,7 @@ internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThrea
         var token = query.TokenBefore;
         try
         {
-            query.Begin(answer, shard, held.ReadNow(clock));
+            query.Begin(answer, shard, held.ReadNow(clock), kept.TimeLeft(held));
             // If the thread that began the call reads a whole stream, the query runs elsewhere from its first turn on.
             for (var isElsewhere = target.ReadsElsewhere; ; isElsewhere = true)
             {

@@ -176,7 +176,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
                 // An entry may be larger than a page.
                 more = Math.Max(0, page.Count - PageBytes);
                 memory.Replies.Take(more);
-                var taking = StalledWrite.EndsAsync(pages.WriteAsync(page), memory.Replies).AsTask();
+                var taking = StalledWrite.EndsAsync(pages.WriteAsync(page), memory.Replies, cancellationToken).AsTask();
                 // The page is a copy, so the caller still receives it when it reads again, and then the reason why no more pages follow.
                 var isTooOld = !await TakesInTimeAsync(taking, held, cancellationToken).ConfigureAwait(false) || kept.IsTooOld(held);
                 if (isTooOld)

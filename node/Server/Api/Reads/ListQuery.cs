@@ -109,6 +109,8 @@ internal sealed class ListQuery : SnapshotQuery
         {
             _tokenForMore = Token == 0 ? KeptSnapshots.NewToken() : Token;
             AppendToken(_tokenForMore, isBound: false, entries.LastKeyOf(Answer).ToArray());
+            var keptMs = (ulong)KeptFor.TotalMilliseconds;
+            new WireWriter(Answer.Append(WireWriter.OptionalVarintFieldSize(keptMs))).OptionalVarintField(ListResponse.SnapshotKeptMsFieldNumber, keptMs);
             return true;
         }
         var bound = (IsReverse ? Route.Start : Route.End).Span;

@@ -20,6 +20,9 @@ internal abstract class SnapshotQuery
     /// <summary>The shard's route when the read began.</summary>
     protected V1.ShardRoute Route { get; private set; } = null!;
 
+    /// <summary>For how long the snapshot is kept for a next page.</summary>
+    protected TimeSpan KeptFor { get; private set; }
+
     /// <summary>Of the replica that answers. Its clock is read where an answer tells how long keys live.</summary>
     protected HostedShard Shard { get; private set; } = null!;
 
@@ -36,9 +39,9 @@ internal abstract class SnapshotQuery
     public virtual ApiError? CheckIn(HostedShard shard, ShardLookup lookup) => null;
 
     /// <summary>Begins to answer. Every answer has the position in its first field.</summary>
-    public void Begin(MessageBytes answer, HostedShard shard, in OpenedRead read)
+    public void Begin(MessageBytes answer, HostedShard shard, in OpenedRead read, TimeSpan keptFor = default)
     {
-        (Answer, Read, Route, Shard) = (answer, read, shard.Route, shard);
+        (Answer, Read, Route, Shard, KeptFor) = (answer, read, shard.Route, shard, keptFor);
         new WireWriter(answer.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(shard.InLineage, read.AgeUs))))
             .PositionField(1, shard.InLineage, read.Snapshot.Etag, read.AgeUs);
     }

@@ -399,13 +399,14 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     private async Task<ApiError?> WriteAsync(Output output, MessageBytes message, EntriesRead? entries = null)
     {
         if (message.Count > WatchLimits.AnnouncedMessageBytesMin
-            && !await StalledWrite.EndsAsync(output.Responses.WriteAsync(WatchMessages.Announce(message.Count)), memory.Replies, clock).ConfigureAwait(false))
+            && !await StalledWrite.EndsAsync(output.Responses.WriteAsync(WatchMessages.Announce(message.Count)), memory.Replies, output.Cancellation, clock)
+                .ConfigureAwait(false))
         {
             message.Return();
             return ApiErrors.NotRead;
         }
         output.Writing = output.Responses.WriteAsync(message);
-        var writing = StalledWrite.EndsAsync(output.Writing, memory.Replies, clock).AsTask();
+        var writing = StalledWrite.EndsAsync(output.Writing, memory.Replies, output.Cancellation, clock).AsTask();
         while (entries is { IsOver: false } && !writing.IsCompleted)
         {
             await ((Task)writing).WaitAsync(SnapshotLook, clock).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);

@@ -5,7 +5,7 @@ namespace KvCluster.Node.Coordination.Etcd;
 
 /// <summary>
 /// Notices that etcd was restored or replaced: checks the cluster id and the revision of each answer against what was seen before, and raises the alarm. It
-/// stays until the node goes by another store (<c>CoordinatorFence</c>), or its process ends. Thread-safe.
+/// stays until the node goes by another store (<c>CoordinatorFollowing</c>), or its process ends. Thread-safe.
 /// </summary>
 internal sealed partial class EtcdRestoreCheck(ILogger log)
 {

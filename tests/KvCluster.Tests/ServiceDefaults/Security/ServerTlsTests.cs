@@ -21,7 +21,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
     private readonly CertificateFolder _folder = new();
     private readonly DevelopmentAuthority _authority = CertificateFolder.Authority();
     private readonly LinesLog _log = new();
-    private readonly HealthService _health = new();
+    private readonly GrpcHealth _health = new();
     private TlsFiles _serverFiles = null!;
     private ServerTls? _tls;
     private OwnedServer? _server;
@@ -231,7 +231,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
         builder.Services.AddSingleton(_health);
         builder.Services.AddGrpc();
         var app = builder.Build();
-        app.MapGrpcService<HealthService>();
+        app.MapGrpcService<GrpcHealth>();
         _server = await OwnedServer.StartAsync(app, new Uri("https://127.0.0.1:0"), _health, CancellationToken.None);
     }
 

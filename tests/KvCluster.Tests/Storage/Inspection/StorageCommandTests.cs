@@ -154,7 +154,7 @@ public sealed class StorageCommandTests : IDisposable
     {
         await FillAsync();
         var copy = Path.Combine(_folder.Path, "copies", "of", "1");
-        EtcdMembers.CopyFolder(_replica, copy);
+        EtcdProcesses.CopyFolder(_replica, copy);
         await File.WriteAllBytesAsync(Path.Combine(copy, "control"), new byte[8192]);
         var (_, output, error) = await RunAsync(
             $"$NODE storage recover '{copy}' --cluster-hash 5; $NODE storage recover '{copy}' --cluster-hash 5 --accept-loss; echo $? >&2");

@@ -264,21 +264,21 @@ public sealed partial class DamagedFieldTests : IDisposable
     private List<(string Structure, List<(string Path, long Start)> Places)> Places()
     {
         using var replica = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath);
-        var line = replica.Line!;
+        var scan = replica.Journal!;
         var pages = new PagesByType(_bench.Disk.ReadAll(Data));
         foreach (var tree in replica.Newest!.Trees)
             new TreeReading(replica.Space!, pages).Read(tree);
         pages.Reached(new PageRun(replica.Newest.FreeDirectory.Number, 1));
         pages.Reached(new PageRun(replica.Free!.MapPages().First().Reference.Number, 1));
         Assert.Equal(5, pages.First.Count);
-        var segments = line.Segments.Select(segment => (line.Place(segment.Header.Number, 0).Path, 0L)).ToList();
-        JournalEntry[] records = [line.Entries[0], line.Entries[^2], line.Entries[^1]];
+        var segments = scan.Segments.Select(segment => (scan.Place(segment.Header.Number, 0).Path, 0L)).ToList();
+        JournalEntry[] records = [scan.Entries[0], scan.Entries[^2], scan.Entries[^1]];
         return
         [
             ("Control file", [(Control, 0), (Control, 4096)]),
             ("Segment header", [segments[0], segments[^1]]),
-            ("Envelope", [.. records.Select(record => (line.Place(record.Segment, 0).Path, record.Offset))]),
-            ("Body", [.. records.Select(record => (line.Place(record.Segment, 0).Path, record.Offset + RecordEnvelope.Bytes))]),
+            ("Envelope", [.. records.Select(record => (scan.Place(record.Segment, 0).Path, record.Offset))]),
+            ("Body", [.. records.Select(record => (scan.Place(record.Segment, 0).Path, record.Offset + RecordEnvelope.Bytes))]),
             ("Meta page", [(Data, 0), (Data, Page.Bytes)]),
             ("Page header", [.. pages.First.Values.Select(page => (Data, page * Page.Bytes))]),
             ("Cell with a tree", [(Data, CellWithATree(replica))]),

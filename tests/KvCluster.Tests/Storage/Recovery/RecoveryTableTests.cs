@@ -447,7 +447,7 @@ public sealed class RecoveryTableTests : IDisposable
     }
 
     private JournalEntry LastRecord((string Path, SegmentHeader Header) segment) =>
-        JournalLine.Read(Disk, Journal, covered: default, replicaId: new(1)).Entries.Last(entry => entry.Segment == segment.Header.Number);
+        JournalScan.Read(Disk, Journal, covered: default, replicaId: new(1)).Entries.Last(entry => entry.Segment == segment.Header.Number);
 
     private List<(string Path, SegmentHeader Header)> Segments() => SegmentsOf(Disk);
 

@@ -11,7 +11,7 @@ namespace KvCluster.Storage.Maintenance;
 /// pages changed since the last checkpoint with the space that there is for them, so that the disk counts as full while the checkpoint still fits: nothing but
 /// that checkpoint frees anything. The other stores on the disk are asked to give way. Owned by a store; writer executor.
 /// </summary>
-internal sealed class SpaceWatch : IDisposable
+internal sealed class FullDiskWatch : IDisposable
 {
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
 
@@ -64,7 +64,7 @@ internal sealed class SpaceWatch : IDisposable
     /// <param name="checkpoints">May find no space for a page, and free journal segments.</param>
     /// <param name="memory">Knows what the node's other stores have changed.</param>
     /// <param name="stalled">Called when the disk is found full and records wait for space.</param>
-    public SpaceWatch(
+    public FullDiskWatch(
         StoreContext context, StoreLifecycle life, PageStore pages, JournalWriter journal, SpaceReserve reserve,
         CheckpointSchedule checkpoints, StoreMemory memory, Action stalled)
     {

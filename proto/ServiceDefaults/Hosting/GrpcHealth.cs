@@ -1,4 +1,4 @@
-// Answers health checks of any gRPC prober. A singleton of a node or router, mapped by MapGrpcService<HealthService>(). The process sets the statuses, from
+// Answers health checks of any gRPC prober. A singleton of a node or router, mapped by MapGrpcService<GrpcHealth>(). The process sets the statuses, from
 // any thread.
 using System.Collections.Concurrent;
 using Grpc.Core;
@@ -9,12 +9,12 @@ using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
 namespace KvCluster.ServiceDefaults.Hosting;
 
 /// <summary>Answers grpc.health.v1. At first it knows only the server as a whole, with the status NotServing.</summary>
-internal sealed class HealthService : HealthServiceImpl
+internal sealed class GrpcHealth : HealthServiceImpl
 {
     private readonly ConcurrentDictionary<string, bool> _services = new(StringComparer.Ordinal);
     private volatile bool _isStopped;
 
-    public HealthService() => SetStatus("", ServingStatus.NotServing);
+    public GrpcHealth() => SetStatus("", ServingStatus.NotServing);
 
     /// <summary>Sets the status of a service; the empty name is the server as a whole.</summary>
     public new void SetStatus(string service, ServingStatus status)
@@ -49,7 +49,7 @@ internal sealed class HealthService : HealthServiceImpl
         base.Watch(request, new EndingStream(this, responseStream), context);
 
     /// <summary>Ends a watch that has told of the stop.</summary>
-    private sealed class EndingStream(HealthService health, IServerStreamWriter<HealthCheckResponse> inner) : IServerStreamWriter<HealthCheckResponse>
+    private sealed class EndingStream(GrpcHealth health, IServerStreamWriter<HealthCheckResponse> inner) : IServerStreamWriter<HealthCheckResponse>
     {
         public WriteOptions? WriteOptions
         {

@@ -1,5 +1,5 @@
 // The steps of a replacement, as functions of the shard's record, the request, the leader's view of its followers, and clock readings. No I/O and no waiting;
-// ReplicaReplacement in a node, and the simulation, add those. Any thread.
+// ReplacementExecution in a node, and the simulation, add those. Any thread.
 using KvCluster.Internal.V1;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Shards.Loop;
@@ -8,10 +8,10 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Node.Placement;
 
 /// <summary>
-/// The steps of one replacement, given the record. An interrupted replacement is resumed by planning it again. Which replicas are moved, and to which nodes:
-/// <see cref="MoveSelection.InOrder"/>.
+/// The plan of one replacement: its steps, given the record. An interrupted replacement is resumed by planning it again. Which replicas are moved, and to which
+/// nodes: <see cref="MoveSelection.InOrder"/>.
 /// </summary>
-internal sealed class ReplacementSteps
+internal sealed class ReplacementPlan
 {
     private readonly int _replicationFactor;
     private readonly NodeId _toNode;
@@ -20,7 +20,7 @@ internal sealed class ReplacementSteps
     /// <param name="record">The shard's record, for which <see cref="Foresee"/> returned null.</param>
     /// <param name="request">What is asked for.</param>
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
-    public ReplacementSteps(ShardRecord record, Replacement request, int replicationFactor)
+    public ReplacementPlan(ShardRecord record, ReplacementRequest request, int replicationFactor)
     {
         var there = record.Replicas.FirstOrDefault(replica => replica.NodeId == request.From);
         (_replicationFactor, _toNode, Lost) = (replicationFactor, request.To, LostOf(there, request));
@@ -70,7 +70,7 @@ internal sealed class ReplacementSteps
         new ReplicaChange.AddLearner(learner, _toNode, Lost, operation, _old?.NodeId ?? NodeId.None);
 
     /// <summary>The replacement that a learner of a record is a step of, for a new leader that resumes it.</summary>
-    public static Replacement Resumed(ShardId shard, ReplicaRecord learner) =>
+    public static ReplacementRequest Resumed(ShardId shard, ReplicaRecord learner) =>
         new(shard, learner.ReplacesNode == 0 ? learner.NodeId : new NodeId(learner.ReplacesNode), learner.NodeId);
 
     /// <summary>The change that makes the learner a voter, once it has caught up.</summary>
@@ -82,7 +82,7 @@ internal sealed class ReplacementSteps
     /// <param name="request">What is asked for.</param>
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
     /// <param name="last">The last replacement completed by another call: from where, to where, and the new replica.</param>
-    public static OrderResult? Foresee(ShardRecord record, Replacement request, int replicationFactor, (NodeId From, NodeId To, ReplicaId Replica)? last)
+    public static OrderResult? Foresee(ShardRecord record, ReplacementRequest request, int replicationFactor, (NodeId From, NodeId To, ReplicaId Replica)? last)
     {
         var (from, to) = (request.From, request.To);
         var there = record.Replicas.FirstOrDefault(replica => replica.NodeId == from);
@@ -108,7 +108,7 @@ internal sealed class ReplacementSteps
     /// <param name="replica">The replica whose directory the node has.</param>
     /// <param name="isLost">Whether that replica is lost.</param>
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
-    public static Replacement? Own(ShardRecord record, NodeId node, ReplicaId replica, bool isLost, int replicationFactor)
+    public static ReplacementRequest? Own(ShardRecord record, NodeId node, ReplicaId replica, bool isLost, int replicationFactor)
     {
         // Made for a lost replica, or for a learner that replaces a lost one, in case the leader went away before the learner became a voter. If there are
         // enough voters, the leader decides which one the learner replaces. A missing voter is not this node's matter: the placement controller finds a
@@ -118,7 +118,7 @@ internal sealed class ReplacementSteps
             return null;
         if (!isLost && (!here.Learner || record.Replicas.Count(static member => !member.Learner) >= replicationFactor))
             return null;
-        return new Replacement(record.ShardId, node, node) { Lost = isLost ? replica : ReplicaId.None };
+        return new ReplacementRequest(record.ShardId, node, node) { Lost = isLost ? replica : ReplicaId.None };
     }
 
     /// <summary>The learner on a node; 0: none.</summary>
@@ -127,7 +127,7 @@ internal sealed class ReplacementSteps
         record.Replicas.FirstOrDefault(replica => replica.NodeId == node && replica.Learner && replica.ReplicaId != lost)?.ReplicaId ?? ReplicaId.None;
 
     // A lost replica counts for nothing, so removing it first does not reduce safety, and a node has one replica of a shard at a time.
-    private static ReplicaId LostOf(ReplicaRecord? there, Replacement request) =>
+    private static ReplicaId LostOf(ReplicaRecord? there, ReplacementRequest request) =>
         request.From == request.To && there is not null && (request.Lost.IsNone ? !there.Learner : request.Lost == there.ReplicaId) ? there.ReplicaId
             : ReplicaId.None;
 

@@ -10,8 +10,8 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node;
 
-/// <summary>Keeps <see cref="NodeMetrics.Reading"/> and <see cref="NodeMetrics.History"/> current.</summary>
-internal sealed class NodeReadings : IAsyncDisposable
+/// <summary>Keeps <see cref="NodeMetrics.Gauges"/> and <see cref="NodeMetrics.History"/> current.</summary>
+internal sealed class MetricsRefresh : IAsyncDisposable
 {
     /// <summary>An answer takes about ten microseconds, so this is a hundredth of a core.</summary>
     private static readonly TimeSpan IntervalPerReplica = TimeSpan.FromMilliseconds(1);
@@ -25,19 +25,19 @@ internal sealed class NodeReadings : IAsyncDisposable
     private readonly PeerTransport _peers;
     private readonly NodeDirectory _directory;
     private readonly BackgroundLoop _loop;
-    private readonly ReadingTimes _times = new();
+    private readonly RefreshTimes _times = new();
     private readonly long _began = Stopwatch.GetTimestamp();
     private long _asideTimestamp;
     private long _asideBytes;
 
-    public NodeReadings(NodeMetrics metrics, ShardDirectory map, ShardHost shards, PeerTransport peers, NodeDirectory directory, ILogger log)
+    public MetricsRefresh(NodeMetrics metrics, ShardDirectory map, ShardHost shards, PeerTransport peers, NodeDirectory directory, ILogger log)
     {
         _metrics = metrics;
         _map = map;
         _shards = shards;
         _peers = peers;
         _directory = directory;
-        _loop = new BackgroundLoop("the readings", TakeTurnAsync, Pause, shards.Threads.Timers, log);
+        _loop = new BackgroundLoop("the refresh of metrics", TakeTurnAsync, Pause, shards.Threads.Timers, log);
     }
 
     public ValueTask DisposeAsync() => _loop.DisposeAsync();
@@ -45,56 +45,56 @@ internal sealed class NodeReadings : IAsyncDisposable
     private TimeSpan Pause()
     {
         var interval = IntervalPerReplica * _shards.All.Count;
-        return CommonMoments.Until(interval > ReadingTimes.TurnInterval ? interval : ReadingTimes.TurnInterval);
+        return CommonMoments.Until(interval > RefreshTimes.TurnInterval ? interval : RefreshTimes.TurnInterval);
     }
 
     private async Task TakeTurnAsync(CancellationToken stop)
     {
         var (measures, reads, samples) = _times.Next(Stopwatch.GetElapsedTime(_began), _metrics.WatchesReplicas);
         if (measures)
-            _metrics.Activity.Measure((long)ReadingTimes.TurnInterval.TotalMilliseconds);
+            _metrics.Activity.Measure((long)RefreshTimes.TurnInterval.TotalMilliseconds);
         if (!reads)
             return;
-        var reading = await ReadAsync(stop).ConfigureAwait(false);
-        _metrics.Reading = reading;
+        var gauges = await ReadAsync(stop).ConfigureAwait(false);
+        _metrics.Gauges = gauges;
         if (samples)
-            _metrics.History.Add(Sample(reading));
+            _metrics.History.Add(Sample(gauges));
     }
 
-    private HistorySample Sample(NodeReading reading)
+    private HistorySample Sample(NodeGauges gauges)
     {
         var (calls, checkpoints, checkpointBytes) = _metrics.TakeWork();
         return new HistorySample
         {
             UnixUs = (TimeProvider.System.GetUtcNow() - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond,
             Calls = calls,
-            LagChanges = reading.Replicas.SelectMany(replica => replica.Followers).Select(follower => follower.LagChanges).DefaultIfEmpty().Max(),
+            LagChanges = gauges.Replicas.SelectMany(replica => replica.Followers).Select(follower => follower.LagChanges).DefaultIfEmpty().Max(),
             Memory = MemoryParts.Of(MemoryReport.Of(_shards.Memory)),
-            DiskUsedBytes = reading.Replicas.Sum(replica => replica.DataAllocatedBytes + replica.JournalBytes),
-            DiskFreeBytes = reading.Disk?.FreeBytes ?? 0,
+            DiskUsedBytes = gauges.Replicas.Sum(replica => replica.DataAllocatedBytes + replica.JournalBytes),
+            DiskFreeBytes = gauges.Disk?.FreeBytes ?? 0,
             Checkpoints = checkpoints,
             CheckpointBytes = checkpointBytes,
         };
     }
 
-    private async Task<NodeReading> ReadAsync(CancellationToken stop)
+    private async Task<NodeGauges> ReadAsync(CancellationToken stop)
     {
         var shards = _shards.All.OrderBy(static shard => shard.Shard).ToList();
-        var round = new ReadingRound(shards.Count);
+        var round = new GaugeRound(shards.Count);
         foreach (var (index, shard) in shards.Index())
-            shard.Read(reading => round.Take(index, reading));
+            shard.ReadGauges(gauges => round.Take(index, gauges));
         var replicas = await round.All.WaitAsync(stop).ConfigureAwait(false);
-        return new NodeReading(replicas, [.. _peers.ReadLinks()], _map.Snapshot.Records.Count, ReadDisk());
+        return new NodeGauges(replicas, [.. _peers.ReadLinks()], _map.Snapshot.Records.Count, ReadDisk());
     }
 
-    private DiskReading? ReadDisk()
+    private DiskGauges? ReadDisk()
     {
         try
         {
             if (_asideTimestamp == 0 || Stopwatch.GetElapsedTime(_asideTimestamp) >= AsideInterval)
                 (_asideTimestamp, _asideBytes) = (Stopwatch.GetTimestamp(), _directory.AsideBytes());
             var drive = new DriveInfo(_directory.Location);
-            return new DiskReading(drive.TotalSize, drive.AvailableFreeSpace, _asideBytes);
+            return new DiskGauges(drive.TotalSize, drive.AvailableFreeSpace, _asideBytes);
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {

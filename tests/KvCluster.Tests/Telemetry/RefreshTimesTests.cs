@@ -3,9 +3,9 @@ using KvCluster.Node.Telemetry;
 namespace KvCluster.Tests.Telemetry;
 
 /// <summary>When a node reads the state of its replicas.</summary>
-public sealed class ReadingTimesTests
+public sealed class RefreshTimesTests
 {
-    private readonly ReadingTimes _times = new();
+    private readonly RefreshTimes _times = new();
 
     // Every second all replicas were asked, on their writer threads, also where a scrape came every five or fifteen seconds.
     [Fact]

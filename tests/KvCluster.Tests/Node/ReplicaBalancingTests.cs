@@ -12,7 +12,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Node;
 
 /// <summary>Replicas that move by themselves: to nodes that join, away from nodes that leave, and not at all while an operator has paused moves.</summary>
-public sealed class ReplicaPlacementTests
+public sealed class ReplicaBalancingTests
 {
     [Fact]
     [Trait("Turn", "5")]

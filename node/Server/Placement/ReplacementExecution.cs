@@ -17,10 +17,10 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Placement;
 
 /// <summary>
-/// Builds new replicas in place of others, for an operator, for <see cref="ReplicaPlacement"/> and for damaged replicas of this node. Which replica moves is
+/// Builds new replicas in place of others, for an operator, for <see cref="ReplicaBalancing"/> and for damaged replicas of this node. Which replica moves is
 /// decided in <see cref="MoveSelection.InOrder"/>. A node that is down keeps its replicas until an operator says that it leaves.
 /// </summary>
-internal sealed class ReplicaReplacement : IAsyncDisposable
+internal sealed class ReplacementExecution : IAsyncDisposable
 {
     /// <summary>Concurrent repairs of this node's replicas. Each copies a shard over the network.</summary>
     private const int RepairsMax = 4;
@@ -62,7 +62,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <param name="peers">Connections to leaders.</param>
     /// <param name="clock">For the patience.</param>
     /// <param name="log">Receives one line per step.</param>
-    public ReplicaReplacement(
+    public ReplacementExecution(
         NodeIdentity identity, int replicationFactor, TimeSpan patience,
         ShardDirectory map, ShardHost shards, StopPermissions permissions, PeerTransport peers, TimeProvider clock, ILogger log)
     {
@@ -85,14 +85,14 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <param name="progress">Called while the new replica catches up, with its id and the leader's view.</param>
     /// <param name="cancellationToken">Stops waiting. What was done is in the shard's record.</param>
     public async Task<OrderResult> ReplaceAsync(
-        HostedShard shard, Replacement request, ulong operation, Action<ReplicaId, LeaderView> progress, CancellationToken cancellationToken)
+        HostedShard shard, ReplacementRequest request, ulong operation, Action<ReplicaId, LeaderView> progress, CancellationToken cancellationToken)
     {
         if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
             return NotDone("this replica stopped");
         if (Foresee(record, request) is { } known)
             return known;
         var (from, to) = (request.From, request.To);
-        var plan = new ReplacementSteps(record, request, _replicationFactor);
+        var plan = new ReplacementPlan(record, request, _replicationFactor);
         if (plan.Removal is { } removal)
         {
             var removed = await ChangeAsync(shard, from, removal, cancellationToken, request.Force, plan.RemovesLearner).ConfigureAwait(false);
@@ -118,7 +118,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
                 var now = await RecordOfAsync(shard).ConfigureAwait(false);
                 if (now is not null && IsReplaced(now, plan.Leaves, to))
                     return new OrderResult(true, "");
-                learner = now is null || (!plan.Lost.IsNone && Has(now, plan.Lost)) ? ReplicaId.None : ReplacementSteps.LearnerOn(now, to);
+                learner = now is null || (!plan.Lost.IsNone && Has(now, plan.Lost)) ? ReplicaId.None : ReplacementPlan.LearnerOn(now, to);
                 if (learner.IsNone)
                     return added;
             }
@@ -141,7 +141,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <summary>The result of a replacement if it is decided before anything is changed; null if it has to be tried.</summary>
     /// <param name="shard">A shard that this node leads.</param>
     /// <param name="request">What is asked for.</param>
-    public async Task<OrderResult?> ForeseeAsync(HostedShard shard, Replacement request) =>
+    public async Task<OrderResult?> ForeseeAsync(HostedShard shard, ReplacementRequest request) =>
         await RecordOfAsync(shard).ConfigureAwait(false) is { } record ? Foresee(record, request) : NotDone("this replica stopped");
 
     /// <summary>Removes the learner that a cancelled operation has added, if it is still one.</summary>
@@ -162,7 +162,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// </summary>
     /// <param name="shard">A shard that this node leads.</param>
     /// <param name="request">The request to replace the replica on this node.</param>
-    public async Task<OrderResult?> ForeseeOwnAsync(HostedShard shard, Replacement request)
+    public async Task<OrderResult?> ForeseeOwnAsync(HostedShard shard, ReplacementRequest request)
     {
         if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
             return NotDone("this replica stopped");
@@ -172,7 +172,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         // A learner that is still to be created has caught up when it becomes a voter.
         ReplicaChange last = request.To == request.From
             ? new ReplicaChange.Remove(own)
-            : new ReplicaChange.Swap(own, ReplacementSteps.LearnerOn(record, request.To) is { IsNone: false } learner ? learner : ClusterInit.NewReplicaId());
+            : new ReplicaChange.Swap(own, ReplacementPlan.LearnerOn(record, request.To) is { IsNone: false } learner ? learner : ClusterInit.NewReplicaId());
         if (await _permissions.TryBeginAsync(shard, last, request.Force).ConfigureAwait(false) is { } reason)
             return NotDone(reason);
         _permissions.End(shard.Shard, last);
@@ -180,10 +180,10 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     }
 
     // The result of a replacement if the record and the nodes already decide it; null if it has to be tried.
-    private OrderResult? Foresee(ShardRecord record, Replacement request) =>
+    private OrderResult? Foresee(ShardRecord record, ReplacementRequest request) =>
         WhyNotTo(request.To) is { } reason
             ? NotDone(reason)
-            : ReplacementSteps.Foresee(record, request, _replicationFactor, _replaced.TryGetValue(record.ShardId, out var last) ? last : null);
+            : ReplacementPlan.Foresee(record, request, _replicationFactor, _replaced.TryGetValue(record.ShardId, out var last) ? last : null);
 
     private static bool Has(ShardRecord record, ReplicaId id) => record.Replicas.Any(replica => replica.ReplicaId == id);
 
@@ -210,7 +210,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <exception cref="RpcException">It was not completed. What was done is in the shard's record.</exception>
     /// <exception cref="ArgumentException">The leader's address is not valid.</exception>
     /// <exception cref="UriFormatException">The leader's address is not valid.</exception>
-    public static async Task AskAsync(PeerTransport peers, NodeId asking, NodeRecord leader, Replacement request, CancellationToken cancellationToken)
+    public static async Task AskAsync(PeerTransport peers, NodeId asking, NodeRecord leader, ReplacementRequest request, CancellationToken cancellationToken)
     {
         using var channel = peers.ChannelTo(leader.NodeId, leader.PeerAddress);
         await new Internal.V1.Placement.PlacementClient(channel.Calls())
@@ -220,7 +220,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     public ValueTask DisposeAsync() => _loop.DisposeAsync();
 
-    private static ReplaceReplicaRequest ToMessage(NodeId asking, Replacement request)
+    private static ReplaceReplicaRequest ToMessage(NodeId asking, ReplacementRequest request)
     {
         var message = new ReplaceReplicaRequest { Node = asking.Value, Shard = request.Shard.Value };
         if (!request.From.IsNone)
@@ -274,7 +274,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private async Task<bool> CatchesUpAsync(
         HostedShard shard, ReplicaId learner, NodeId node, Action<ReplicaId, LeaderView> progress, CancellationToken cancellationToken)
     {
-        var catchUp = new ReplacementSteps.CatchUp(learner, _patience, Now());
+        var catchUp = new ReplacementPlan.CatchUp(learner, _patience, Now());
         for (var away = 0; away < AwayPollsMax; away = IsAway(node) ? away + 1 : 0)
         {
             var view = await shard.LookAsync().ConfigureAwait(false);
@@ -297,7 +297,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     // Several run concurrently, so that one whose learner cannot catch up delays no other.
     private Task TakeTurnAsync(CancellationToken stop)
     {
-        var requests = _shards.All.Select(OwnRequest).OfType<Replacement>().ToList();
+        var requests = _shards.All.Select(OwnRequest).OfType<ReplacementRequest>().ToList();
         // Nearly always. The call below wakes threads before it knows.
         if (requests.Count == 0)
             return Task.CompletedTask;
@@ -306,11 +306,11 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             async (request, stop) => await AskLeaderAsync(request, stop).ConfigureAwait(false));
     }
 
-    private Replacement? OwnRequest(HostedShard shard) => _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry)
-        ? ReplacementSteps.Own(entry.Record, _identity.Node, shard.ReplicaId, shard.IsLost, _replicationFactor)
+    private ReplacementRequest? OwnRequest(HostedShard shard) => _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry)
+        ? ReplacementPlan.Own(entry.Record, _identity.Node, shard.ReplicaId, shard.IsLost, _replicationFactor)
         : null;
 
-    private async Task AskLeaderAsync(Replacement request, CancellationToken stop)
+    private async Task AskLeaderAsync(ReplacementRequest request, CancellationToken stop)
     {
         var shard = request.Shard;
         if (_map.Snapshot.LeaderOf(shard) is not { } leader || leader.NodeId == _identity.Node)

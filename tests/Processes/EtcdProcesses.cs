@@ -5,7 +5,7 @@ using System.Text.Json;
 namespace KvCluster.Processes;
 
 /// <summary>A real etcd of one or more members on loopback, each with its own directory. Killed when disposed. Members are numbered from 0.</summary>
-internal sealed class EtcdMembers : IAsyncDisposable
+internal sealed class EtcdProcesses : IAsyncDisposable
 {
     /// <summary>The number of members for which there are ports: two for each, one for clients and one for peers.</summary>
     public const int CountMax = 5;
@@ -29,7 +29,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
     private readonly string _token = Guid.NewGuid().ToString("N");
     private readonly IReadOnlyList<string> _arguments;
 
-    private EtcdMembers(int count, bool secure, IReadOnlyList<string> arguments)
+    private EtcdProcesses(int count, bool secure, IReadOnlyList<string> arguments)
     {
         _processes = new Process?[count];
         _arguments = arguments;
@@ -54,9 +54,9 @@ internal sealed class EtcdMembers : IAsyncDisposable
     /// <summary>Starts all members and waits until they have a leader.</summary>
     /// <param name="secure">Uses TLS and accepts only clients with a certificate of the authority.</param>
     /// <param name="arguments">Further arguments for every member.</param>
-    public static async Task<EtcdMembers> StartAsync(int count = 1, bool secure = false, params string[] arguments)
+    public static async Task<EtcdProcesses> StartAsync(int count = 1, bool secure = false, params string[] arguments)
     {
-        var members = new EtcdMembers(count, secure, arguments);
+        var members = new EtcdProcesses(count, secure, arguments);
         try
         {
             for (var member = 0; member < count; member++)

@@ -8,7 +8,7 @@ using KvCluster.V1;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>Finds a process that is registered as a node and answers.</summary>
-internal static class RunningNode
+internal static class DuplicateNodeProbe
 {
     /// <summary>A machine that is gone does not even refuse connections. So its node, started elsewhere, waits for three connections that time out.</summary>
     private const int Attempts = 3;

@@ -16,7 +16,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Placement;
 
 /// <summary>Keeps replicas where operators want them, and balanced over the nodes.</summary>
-internal sealed class ReplicaPlacement : IAsyncDisposable
+internal sealed class ReplicaBalancing : IAsyncDisposable
 {
     /// <summary>Interval between turns while replicas are being moved, so that moves follow one another quickly.</summary>
     private static readonly TimeSpan MovingInterval = TimeSpan.FromSeconds(1);
@@ -61,7 +61,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     /// <param name="peers">The connected nodes, and connections to leaders.</param>
     /// <param name="clock">For pauses and the patience; its timers end the pauses.</param>
     /// <param name="log">Receives one line per move.</param>
-    public ReplicaPlacement(
+    public ReplicaBalancing(
         ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, int replicationFactor, TimeSpan patience,
         ShardDirectory map, PeerTransport peers, TimeProvider clock, ILogger log)
     {
@@ -269,7 +269,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         _told = (move.Shard, move.FromNode, move.ToNode);
         try
         {
-            await ReplicaReplacement.AskAsync(_peers, _identity.Node, leader, new Replacement(move.Shard, move.FromNode, move.ToNode), stop)
+            await ReplacementExecution.AskAsync(_peers, _identity.Node, leader, new ReplacementRequest(move.Shard, move.FromNode, move.ToNode), stop)
                 .ConfigureAwait(false);
             if (move is { FromNode.IsNone: false, ToNode.IsNone: false })
                 PlacementLog.Moved(_log, move.Shard, move.FromNode, move.ToNode);

@@ -12,7 +12,7 @@ namespace KvCluster.ServiceDefaults.Calls;
 /// </summary>
 /// <param name="callsMax">The number of places.</param>
 /// <param name="refusal">The error of a call without a place.</param>
-internal sealed class OpenCalls(int callsMax, RpcException refusal)
+internal sealed class OpenCallLimit(int callsMax, RpcException refusal)
 {
     /// <summary>A caller can always make a few calls at a time, however many connections there are.</summary>
     public const int SharePlacesMin = 4;
@@ -121,7 +121,7 @@ internal enum ConnectionFate
 /// <summary>The open calls of one connection: a feature of the connection, which the listener sets.</summary>
 internal sealed class ConnectionCalls
 {
-    /// <summary>Counted by <see cref="OpenCalls"/> with atomic operations.</summary>
+    /// <summary>Counted by <see cref="OpenCallLimit"/> with atomic operations.</summary>
     internal int Open;
 
     /// <summary>Calls refused since the last one that got a place, counted in the same way.</summary>

@@ -10,7 +10,7 @@ namespace KvCluster.Tests.Node;
 /// The steps of a replacement, depending on records, requests and followers. That they lead to its end is shown by the replica tests and the cluster
 /// simulation.
 /// </summary>
-public sealed class ReplacementStepsTests
+public sealed class ReplacementPlanTests
 {
     private const int Voters = 3;
     private static readonly ReplicaId New = new(99);
@@ -61,19 +61,20 @@ public sealed class ReplacementStepsTests
     [Fact]
     public void Own_OfALearner_AsksOnlyWhereAVoterIsMissing()
     {
-        Assert.Null(ReplacementSteps.Own(Record(Voter(1), Voter(2), Voter(3), Learner(4)), new(4), new(44), isLost: false, Voters));
+        Assert.Null(ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3), Learner(4)), new(4), new(44), isLost: false, Voters));
         Assert.Equal(
-            new Replacement(default, new(3), new(3)), ReplacementSteps.Own(Record(Voter(1), Voter(2), Learner(3)), new(3), new(33), isLost: false, Voters));
+            new ReplacementRequest(default, new(3), new(3)),
+            ReplacementPlan.Own(Record(Voter(1), Voter(2), Learner(3)), new(3), new(33), isLost: false, Voters));
         Assert.Equal(
-            new Replacement(default, new(3), new(3)) { Lost = new(33) },
-            ReplacementSteps.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(33), isLost: true, Voters));
-        Assert.Null(ReplacementSteps.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(34), isLost: true, Voters));
+            new ReplacementRequest(default, new(3), new(3)) { Lost = new(33) },
+            ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(33), isLost: true, Voters));
+        Assert.Null(ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(34), isLost: true, Voters));
     }
 
     [Fact]
     public void CatchUp_OfALearnerThatProgresses_ContinuesUntilItHasEverything()
     {
-        var watch = new ReplacementSteps.CatchUp(new(44), Patience, TimeSpan.Zero);
+        var watch = new ReplacementPlan.CatchUp(new(44), Patience, TimeSpan.Zero);
         Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), Patience * 0.9));
         Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 200), Patience * 1.8));
         Assert.Null(watch.Look(ViewOf(FollowerState.Replicate, acknowledged: 9_999), Patience * 2));
@@ -83,17 +84,17 @@ public sealed class ReplacementStepsTests
     [Fact]
     public void CatchUp_OfALearnerThatMakesNoProgress_IsAbandonedAfterThePatience()
     {
-        var watch = new ReplacementSteps.CatchUp(new(44), Patience, TimeSpan.Zero);
+        var watch = new ReplacementPlan.CatchUp(new(44), Patience, TimeSpan.Zero);
         Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), TimeSpan.FromSeconds(1)));
         Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), Patience));
         Assert.False(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), TimeSpan.FromSeconds(1) + Patience));
     }
 
-    private static ReplacementSteps Plan(ShardRecord record, uint from, uint to, ulong lost = 0)
+    private static ReplacementPlan Plan(ShardRecord record, uint from, uint to, ulong lost = 0)
     {
-        var request = new Replacement(default, new(from), new(to)) { Lost = new(lost) };
-        Assert.Null(ReplacementSteps.Foresee(record, request, Voters, last: null));
-        return new ReplacementSteps(record, request, Voters);
+        var request = new ReplacementRequest(default, new(from), new(to)) { Lost = new(lost) };
+        Assert.Null(ReplacementPlan.Foresee(record, request, Voters, last: null));
+        return new ReplacementPlan(record, request, Voters);
     }
 
     private static ShardRecord Record(params ReplicaRecord[] replicas) => new() { Generation = 1, Replicas = { replicas } };

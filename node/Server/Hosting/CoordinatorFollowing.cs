@@ -12,7 +12,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>Keeps the guard of a node's changes at the coordinator, and joins a recovery once it is complete.</summary>
-internal sealed partial class CoordinatorFence : IAsyncDisposable
+internal sealed partial class CoordinatorFollowing : IAsyncDisposable
 {
     /// <summary>Why a coordinator without the cluster's record is not followed.</summary>
     public const string Lost = "it has no record of the cluster, so its data is lost";
@@ -41,7 +41,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     /// <param name="known">Has the cluster's record that this node goes by.</param>
     /// <param name="cluster">The value of that record, as it was read.</param>
     /// <param name="log">Receives a line when a recovery is joined, and why another state of the coordinator is refused.</param>
-    public CoordinatorFence(ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, KnownRecords known, string cluster, ILogger log)
+    public CoordinatorFollowing(ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, KnownRecords known, string cluster, ILogger log)
     {
         (_coordinator, _key, _identity, _known, _log) = (coordinator, keys.Cluster, identity, known, log);
         _guard = new CoordinatorGuard(_key, cluster, known.Recovery);

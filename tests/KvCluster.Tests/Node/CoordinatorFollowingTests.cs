@@ -14,7 +14,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Node;
 
 /// <summary>Which state of the coordinator a node follows (F53).</summary>
-public sealed class CoordinatorFenceTests
+public sealed class CoordinatorFollowingTests
 {
     private static readonly Lineage History = Lineage.Create();
     private static readonly NodeIdentity Identity = new("local", "c1", new(1), 1, "") { Lineage = History };
@@ -40,7 +40,7 @@ public sealed class CoordinatorFenceTests
     {
         var text = cluster is null ? null : RecordText.Format(
             new ClusterRecord { ClusterId = cluster, Lineage = History.ToByteString(), Recovery = recovery, FormatLevel = format, ContractLevel = 1 });
-        var reason = CoordinatorFence.WhyNot(text, Identity, Known, isAnotherStore);
+        var reason = CoordinatorFollowing.WhyNot(text, Identity, Known, isAnotherStore);
         if (why is null)
             Assert.Null(reason);
         else
@@ -57,7 +57,7 @@ public sealed class CoordinatorFenceTests
     {
         var (known, other) = (Known.Clone(), Known.Clone());
         (known.RecoveryId, other.RecoveryId) = (7, id);
-        var reason = CoordinatorFence.WhyNot(RecordText.Format(other), Identity, known, isAnotherStore: false);
+        var reason = CoordinatorFollowing.WhyNot(RecordText.Format(other), Identity, known, isAnotherStore: false);
         if (why is null)
             Assert.Null(reason);
         else
@@ -67,7 +67,7 @@ public sealed class CoordinatorFenceTests
     [Fact]
     public void WhyNot_OfAnotherLineage_IsRefused() => Assert.Contains(
         "another cluster",
-        CoordinatorFence.WhyNot(
+        CoordinatorFollowing.WhyNot(
             RecordText.Format(new ClusterRecord { ClusterId = "c1", Lineage = Lineage.Create().ToByteString(), Recovery = 9 }), Identity, Known,
             isAnotherStore: true),
         StringComparison.Ordinal);
@@ -84,25 +84,25 @@ public sealed class CoordinatorFenceTests
         var known = KnownRecords.Open(LocalDisk.Instance, folder.Path);
         known.Keep(RecordText.Parse<ClusterRecord>(text));
         var identity = Identity with { ClusterId = known.Cluster!.ClusterId, Lineage = Lineage.Read(known.Cluster.Lineage) };
-        await using var fence = new CoordinatorFence(coordinator, keys, identity, known, text, NullLogger.Instance);
+        await using var following = new CoordinatorFollowing(coordinator, keys, identity, known, text, NullLogger.Instance);
         var alarms = 0;
-        await using var guarded = new GuardedCoordinator(coordinator, () => fence.Guard) { Renew = fence.RenewAsync, Alarmed = () => alarms++ };
+        await using var guarded = new GuardedCoordinator(coordinator, () => following.Guard) { Renew = following.RenewAsync, Alarmed = () => alarms++ };
 
         var raised = await SetFormatAsync(coordinator, keys, format: 2);
         Assert.Equal(SetOutcome.Won, (await guarded.CompareAndSetAsync("/test", 0, "1", 0, CancellationToken.None)).Outcome);
-        Assert.Equal((raised, 0), (fence.Guard.Value, alarms));
+        Assert.Equal((raised, 0), (following.Guard.Value, alarms));
         Assert.Equal(2U, KnownRecords.Open(LocalDisk.Instance, folder.Path).Cluster!.FormatLevel);
 
         await SetFormatAsync(coordinator, keys, format: 1);
         await Assert.ThrowsAsync<CoordinatorGuardException>(() => guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None));
-        Assert.Equal((raised, 1), (fence.Guard.Value, alarms));
+        Assert.Equal((raised, 1), (following.Guard.Value, alarms));
     }
 
     /// <summary>
     /// All records are deleted and rebuilt, in the same store. Until then the node changes nothing; then it goes by the new number, which is on its disk.
     /// </summary>
     [Fact]
-    public async Task Fence_ThroughALossAndARecovery_GuardsChangesByTheRecordInForce()
+    public async Task Node_ThroughALossAndARecovery_GuardsChangesByTheRecordInForce()
     {
         using var folder = new TemporaryDirectory();
         await using var coordinator = EmbeddedCoordinator.Open(Path.Combine(folder.Path, "coordinator"), TimeProvider.System);
@@ -113,22 +113,22 @@ public sealed class CoordinatorFenceTests
         var known = KnownRecords.Open(LocalDisk.Instance, folder.Path);
         known.Keep(record);
         var identity = Identity with { ClusterId = record.ClusterId, Lineage = Lineage.Read(record.Lineage) };
-        await using var fence = new CoordinatorFence(coordinator, keys, identity, known, read.Value!, NullLogger.Instance);
-        await using var guarded = new GuardedCoordinator(coordinator, () => fence.Guard);
+        await using var following = new CoordinatorFollowing(coordinator, keys, identity, known, read.Value!, NullLogger.Instance);
+        await using var guarded = new GuardedCoordinator(coordinator, () => following.Guard);
         Assert.Equal(SetOutcome.Won, (await guarded.CompareAndSetAsync("/test", 0, "1", 0, CancellationToken.None)).Outcome);
 
         await coordinator.CompareAndSetAsync(keys.Cluster, read.ModRevision, null, 0, CancellationToken.None);
         await Assert.ThrowsAsync<CoordinatorGuardException>(() => guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None));
         record.Recovery = 1;
         await coordinator.CompareAndSetAsync(keys.Cluster, 0, RecordText.Format(record), 0, CancellationToken.None);
-        await Eventually.TrueAsync(() => known.Recovery.Number == 1 && fence.Guard.Value == RecordText.Format(record), "the node joins the recovery");
+        await Eventually.TrueAsync(() => known.Recovery.Number == 1 && following.Guard.Value == RecordText.Format(record), "the node joins the recovery");
         Assert.Equal(SetOutcome.Lost, (await guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None)).Outcome);
         Assert.Equal(1UL, KnownRecords.Open(LocalDisk.Instance, folder.Path).Recovery.Number);
     }
 
     /// <summary>A node that runs has the data too, and nothing in the store said so.</summary>
     [Fact]
-    public async Task Fence_WhileTheRecordsAreLost_KeepsOthersFromCreatingAClusterUntilTheRecovery()
+    public async Task Node_WhileTheRecordsAreLost_KeepsOthersFromCreatingAClusterUntilTheRecovery()
     {
         using var folder = new TemporaryDirectory();
         await using var coordinator = EmbeddedCoordinator.Open(Path.Combine(folder.Path, "coordinator"), TimeProvider.System);
@@ -140,7 +140,7 @@ public sealed class CoordinatorFenceTests
         var known = KnownRecords.Open(LocalDisk.Instance, folder.Path);
         known.Keep(record);
         var identity = Identity with { ClusterId = record.ClusterId, Lineage = Lineage.Read(record.Lineage) };
-        await using var fence = new CoordinatorFence(coordinator, keys, identity, known, read.Value!, NullLogger.Instance);
+        await using var following = new CoordinatorFollowing(coordinator, keys, identity, known, read.Value!, NullLogger.Instance);
 
         await coordinator.CompareAndSetAsync(keys.Cluster, read.ModRevision, null, 0, CancellationToken.None);
         async Task<string?> SaidAsync() => (await coordinator.GetAsync(keys.WaitingOf(identity.Node), CancellationToken.None)).Value;
@@ -168,10 +168,10 @@ public sealed class CoordinatorFenceTests
         var identity = Identity with { ClusterId = record.ClusterId, Lineage = Lineage.Read(record.Lineage) };
         await using var metrics = new NodeMetrics(identity, shardSeriesMax: 1);
         await using var measured = new MeasuredCoordinator(coordinator, metrics);
-        await using var fence = new CoordinatorFence(measured, keys, identity, known, text, NullLogger.Instance) { Followed = measured.Followed };
-        await using var guarded = new GuardedCoordinator(measured, () => fence.Guard) { Renew = fence.RenewAsync, Alarmed = measured.Alarm };
-        var before = fence.Guard;
-        Assert.Null(fence.Refusal);
+        await using var following = new CoordinatorFollowing(measured, keys, identity, known, text, NullLogger.Instance) { Followed = measured.Followed };
+        await using var guarded = new GuardedCoordinator(measured, () => following.Guard) { Renew = following.RenewAsync, Alarmed = measured.Alarm };
+        var before = following.Guard;
+        Assert.Null(following.Refusal);
 
         for (var loss = 1UL; loss <= 2; loss++)
         {
@@ -179,12 +179,12 @@ public sealed class CoordinatorFenceTests
             await coordinator.CompareAndSetAsync(keys.Cluster, held.ModRevision, null, 0, CancellationToken.None);
             for (var change = 0; change < 2; change++)
                 await Assert.ThrowsAsync<CoordinatorGuardException>(() => guarded.CompareAndSetAsync("/test", 0, "1", 0, CancellationToken.None));
-            Assert.Equal(((long)loss, CoordinatorFence.Lost), (AlarmsOf(metrics), fence.Refusal));
+            Assert.Equal(((long)loss, CoordinatorFollowing.Lost), (AlarmsOf(metrics), following.Refusal));
 
             record.Recovery = loss;
             await coordinator.CompareAndSetAsync(keys.Cluster, 0, RecordText.Format(record), 0, CancellationToken.None);
             var number = loss;
-            await Eventually.TrueAsync(() => known.Recovery.Number == number && fence.Refusal is null, "the node joins the recovery");
+            await Eventually.TrueAsync(() => known.Recovery.Number == number && following.Refusal is null, "the node joins the recovery");
             await Assert.ThrowsAsync<CoordinatorGuardException>(() => guarded.CompareAndSetAsync("/test", 0, "1", 0, before, CancellationToken.None));
             Assert.Equal((long)loss, AlarmsOf(metrics));
         }
@@ -192,7 +192,7 @@ public sealed class CoordinatorFenceTests
 
     /// <summary>It was logged as a coordinator that is not followed, which sends an operator to rebuild records that are not lost.</summary>
     [Fact]
-    public async Task Fence_WhoseDiskRefusesARaisedRecord_NamesTheDisk_AndKeepsTheRecordLater()
+    public async Task Node_WhoseDiskRefusesARaisedRecord_NamesTheDisk_AndKeepsTheRecordLater()
     {
         using var folder = new TemporaryDirectory();
         using var disk = new SimulatedDisk();
@@ -206,18 +206,18 @@ public sealed class CoordinatorFenceTests
         var identity = Identity with { ClusterId = known.Cluster!.ClusterId, Lineage = Lineage.Read(known.Cluster.Lineage) };
         var log = new LinesLog();
         disk.Refuse = static (operation, path) => new StorageIoException(operation, path, "a test");
-        await using var fence = new CoordinatorFence(coordinator, keys, identity, known, text, log);
+        await using var following = new CoordinatorFollowing(coordinator, keys, identity, known, text, log);
 
         var raised = await SetFormatAsync(coordinator, keys, format: 2);
         await Eventually.TrueAsync(() => log.Lines.Length > 0, "the disk has refused");
         Assert.StartsWith(
             "Error: The coordinator's record could not be kept on this node's disk, so the node goes by the one before and tries again: ",
             Assert.Single(log.Lines), StringComparison.Ordinal);
-        Assert.Equal(text, fence.Guard.Value);
-        Assert.Null(fence.Refusal);
+        Assert.Equal(text, following.Guard.Value);
+        Assert.Null(following.Refusal);
 
         disk.Refuse = null;
-        await Eventually.TrueAsync(() => fence.Guard.Value == raised, "the record is kept");
+        await Eventually.TrueAsync(() => following.Guard.Value == raised, "the record is kept");
     }
 
     private static long AlarmsOf(NodeMetrics metrics)

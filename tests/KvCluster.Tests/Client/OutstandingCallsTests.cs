@@ -11,7 +11,7 @@ namespace KvCluster.Tests.Client;
 /// The places of a connection to a node. Calls to a stuck shard used to take all of them, cancelled ones until their deadline, so other calls got
 /// none.
 /// </summary>
-public sealed class OpenCallsTests
+public sealed class OutstandingCallsTests
 {
     private const int Places = 64;
 
@@ -20,12 +20,12 @@ public sealed class OpenCallsTests
 
     private readonly ITestOutputHelper _output;
     private readonly ConcurrentQueue<ulong> _givenUp = [];
-    private readonly OpenCalls _open;
+    private readonly OutstandingCalls _open;
 
-    public OpenCallsTests(ITestOutputHelper output)
+    public OutstandingCallsTests(ITestOutputHelper output)
     {
         _output = output;
-        _open = new OpenCalls(Places, _givenUp.Enqueue);
+        _open = new OutstandingCalls(Places, _givenUp.Enqueue);
     }
 
     [Fact]

@@ -14,7 +14,7 @@ namespace KvCluster.Tests.Node;
 /// Replicas that are replaced on request, because they are lost, or because they are quarantined. Each new one has a new id and the same content.
 /// </summary>
 [Trait("Turn", "6")]
-public sealed class ReplicaReplacementTests
+public sealed class ReplacementExecutionTests
 {
     [Fact]
     public async Task Quarantine_OfAReplica_IsRebuiltUnderANewIdWithTheSameContent()

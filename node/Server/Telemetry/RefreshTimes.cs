@@ -1,14 +1,15 @@
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>Decides what each turn of the readings does. Has no clock of its own; called by one loop.</summary>
-internal sealed class ReadingTimes
+/// <summary>Decides what each turn of <c>MetricsRefresh</c> does. Has no clock of its own; called by one loop.</summary>
+internal sealed class RefreshTimes
 {
     /// <summary>The least time between two turns.</summary>
     public static readonly TimeSpan TurnInterval = TimeSpan.FromSeconds(1);
 
     /// <summary>
-    /// Between two readings while somebody listens to the metrics. What is exported is as old at most, which is less than the time between two exports; with a
-    /// hundred shards each second a tenth of what an idle node does was to read. Together with the samples of the history there are two in five seconds.
+    /// Between two looks at the replicas while somebody listens to the metrics. What is exported is as old at most, which is less than the time between two
+    /// exports; with a hundred shards each second a tenth of what an idle node does was to read. Together with the samples of the history there are two in
+    /// five seconds.
     /// </summary>
     public static readonly TimeSpan ReadInterval = TimeSpan.FromSeconds(3);
 

@@ -8,7 +8,7 @@ namespace KvCluster.Client.Transport;
 /// after it was sent has none, so calls to a stuck shard do not block others. Whether a call is sent or answered is decided by its
 /// <see cref="CallProgress"/>. Thread-safe.
 /// </summary>
-internal sealed class OpenCalls
+internal sealed class OutstandingCalls
 {
     private const int PlaceBits = 16;
     private readonly Lock _lock = new();
@@ -23,7 +23,7 @@ internal sealed class OpenCalls
     /// <param name="capacity">The number of places.</param>
     /// <param name="givenUp">Called with the ids of calls that were sent and for which nobody waits any more: at most one for each place until the next call
     /// in it is sent.</param>
-    public OpenCalls(int capacity, Action<ulong> givenUp)
+    public OutstandingCalls(int capacity, Action<ulong> givenUp)
     {
         ArgumentOutOfRangeException.ThrowIfGreaterThan(capacity, 1 << PlaceBits);
         _givenUp = givenUp;

@@ -4,7 +4,7 @@ namespace KvCluster.Node.Placement;
 /// <param name="Shard">The shard.</param>
 /// <param name="From">The node whose replica leaves. None: the shard only gains one.</param>
 /// <param name="To">The node of the new replica; if it is the same, its replica is lost or cannot be trusted. None: a learner is only removed.</param>
-internal sealed record Replacement(ShardId Shard, NodeId From, NodeId To)
+internal sealed record ReplacementRequest(ShardId Shard, NodeId From, NodeId To)
 {
     /// <summary>The lost replica of the asking node; none: none is lost.</summary>
     public ReplicaId Lost { get; init; }

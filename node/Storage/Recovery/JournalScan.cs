@@ -5,10 +5,10 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Recovery;
 
 /// <summary>
-/// The content of the journal directory: the line of segments from the newest intact header back, and its records. Read-only. Opening thread. Faults are
-/// recorded here and judged by <c>RecoveryTable</c>.
+/// What a scan of the journal directory found: the line of segments from the newest intact header back, its records, and how it ends (<see cref="Tail"/>).
+/// Read-only. Opening thread. Faults are recorded here and judged by <c>RecoveryTable</c>.
 /// </summary>
-internal sealed class JournalLine
+internal sealed class JournalScan
 {
     private readonly IFileSystem _files;
     private readonly string _directory;
@@ -16,7 +16,7 @@ internal sealed class JournalLine
     private readonly ReplicaId _replicaId;
     private readonly List<ulong> _headersUnreadable = [];
 
-    private JournalLine(IFileSystem files, string directory, ReplicaId replicaId)
+    private JournalScan(IFileSystem files, string directory, ReplicaId replicaId)
     {
         _files = files;
         _directory = directory;
@@ -83,24 +83,24 @@ internal sealed class JournalLine
     public JournalPlace? Unreadable { get; private set; }
 
     /// <summary>Reads the directory. Records up to <paramref name="covered"/> are in the checkpoint. Segments of another replica are ignored.</summary>
-    public static JournalLine Read(IFileSystem files, string directory, in CheckpointPosition covered, ReplicaId replicaId)
+    public static JournalScan Read(IFileSystem files, string directory, in CheckpointPosition covered, ReplicaId replicaId)
     {
-        var line = new JournalLine(files, directory, replicaId) { Base = covered.Last, Proven = covered.Etag };
+        var scan = new JournalScan(files, directory, replicaId) { Base = covered.Last, Proven = covered.Etag };
         if (!files.DirectoryExists(directory))
-            return line;
+            return scan;
         foreach (var name in files.List(directory))
         {
             if (SegmentName.TryParse(name, out var number))
-                line.Files.Add(number);
+                scan.Files.Add(number);
         }
-        line.FindSegments();
-        if (line.Segments.Count == 0)
-            return line;
-        line.Newest = line.Segments[^1].Header.Number;
-        line.ReadRecords(covered);
-        line.LookBehind();
-        line.BeginAtCheckpoint(covered);
-        return line;
+        scan.FindSegments();
+        if (scan.Segments.Count == 0)
+            return scan;
+        scan.Newest = scan.Segments[^1].Header.Number;
+        scan.ReadRecords(covered);
+        scan.LookBehind();
+        scan.BeginAtCheckpoint(covered);
+        return scan;
     }
 
     /// <summary>A place in the journal.</summary>

@@ -12,7 +12,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Placement;
 
 /// <summary>Starts, finds, cancels and resumes operations.</summary>
-internal sealed class ReplaceOperations : IAsyncDisposable
+internal sealed class OperationRegistry : IAsyncDisposable
 {
     /// <summary>Operations that have ended are forgotten beyond this number, the oldest first.</summary>
     private const int EndedMax = 256;
@@ -23,7 +23,7 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     private static readonly TimeSpan ResumeInterval = TimeSpan.FromSeconds(1);
 
     private readonly NodeIdentity _identity;
-    private readonly ReplicaReplacement _replacement;
+    private readonly ReplacementExecution _replacement;
     private readonly ShardDirectory _map;
     private readonly ShardHost _shards;
     private readonly ILogger _log;
@@ -31,7 +31,7 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     private readonly Lock _lock = new();
 
     // In the order in which they started.
-    private readonly List<ReplaceOperation> _operations = [];
+    private readonly List<ReplacementOperation> _operations = [];
     private readonly BackgroundLoop _loop;
 
     /// <param name="identity">This node.</param>
@@ -39,7 +39,7 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     /// <param name="map">The shards' records.</param>
     /// <param name="shards">The replicas of this node.</param>
     /// <param name="log">Receives one line per operation that failed.</param>
-    public ReplaceOperations(NodeIdentity identity, ReplicaReplacement replacement, ShardDirectory map, ShardHost shards, ILogger log)
+    public OperationRegistry(NodeIdentity identity, ReplacementExecution replacement, ShardDirectory map, ShardHost shards, ILogger log)
     {
         (_identity, _replacement, _map, _shards, _log) = (identity, replacement, map, shards, log);
         _loop = new BackgroundLoop(
@@ -47,7 +47,7 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     }
 
     /// <summary>All operations that are known here.</summary>
-    public IReadOnlyList<ReplaceOperation> All
+    public IReadOnlyList<ReplacementOperation> All
     {
         get
         {
@@ -60,7 +60,7 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     /// <param name="shard">A shard that this node leads.</param>
     /// <param name="request">What is asked for.</param>
     /// <returns>The operation; null with the reason if it cannot begin.</returns>
-    public async Task<(ReplaceOperation? Operation, string Refusal)> StartAsync(HostedShard shard, Replacement request)
+    public async Task<(ReplacementOperation? Operation, string Refusal)> StartAsync(HostedShard shard, ReplacementRequest request)
     {
         if (FindRunning(request) is { } running)
             return (running, "");
@@ -69,7 +69,7 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     }
 
     /// <summary>An operation that runs here or has ended here; null if there is none.</summary>
-    public ReplaceOperation? Find(OperationId id)
+    public ReplacementOperation? Find(OperationId id)
     {
         lock (_lock)
             return _operations.Find(operation => operation.Id == id);
@@ -78,13 +78,13 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     /// <summary>The same, resumed if this node leads the shard now and the operation was begun by an earlier leader.</summary>
     /// <param name="shard">The operation's shard, which this node leads.</param>
     /// <param name="id">The operation's id.</param>
-    public async Task<ReplaceOperation?> FindOrResumeAsync(HostedShard shard, OperationId id)
+    public async Task<ReplacementOperation?> FindOrResumeAsync(HostedShard shard, OperationId id)
     {
         if (Find(id) is { } known)
             return known;
-        if (await ReplicaReplacement.AddedByAsync(shard, id.Number).ConfigureAwait(false) is not { } added)
+        if (await ReplacementExecution.AddedByAsync(shard, id.Number).ConfigureAwait(false) is not { } added)
             return null;
-        return Begin(shard, ReplacementSteps.Resumed(id.Shard, added), id.Number, added.Learner ? null : new OrderResult(true, "")).Operation;
+        return Begin(shard, ReplacementPlan.Resumed(id.Shard, added), id.Number, added.Learner ? null : new OrderResult(true, "")).Operation;
     }
 
     public async ValueTask DisposeAsync()
@@ -100,19 +100,19 @@ internal sealed class ReplaceOperations : IAsyncDisposable
 
     private static ulong NewNumber() => BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
 
-    private ReplaceOperation? FindRunning(Replacement request)
+    private ReplacementOperation? FindRunning(ReplacementRequest request)
     {
         lock (_lock)
             return FindRunningLocked(request);
     }
 
-    private ReplaceOperation? FindRunningLocked(Replacement request)
+    private ReplacementOperation? FindRunningLocked(ReplacementRequest request)
     {
         Invariant.CheckHeld(_lock);
         return _operations.Find(operation => operation.IsRunning && operation.Request with { Force = false } == request with { Force = false });
     }
 
-    private (ReplaceOperation? Operation, string Refusal) Begin(HostedShard shard, Replacement request, ulong number, OrderResult? known)
+    private (ReplacementOperation? Operation, string Refusal) Begin(HostedShard shard, ReplacementRequest request, ulong number, OrderResult? known)
     {
         lock (_lock)
         {
@@ -123,7 +123,7 @@ internal sealed class ReplaceOperations : IAsyncDisposable
                 return (null, $"node {_identity.Node} is stopping; try again");
             if (_operations.Count(static operation => operation.IsRunning) >= RunningMax)
                 return (null, $"node {_identity.Node} executes {RunningMax} operations already; try again later");
-            var operation = new ReplaceOperation(id, request, _identity.Node);
+            var operation = new ReplacementOperation(id, request, _identity.Node);
             operation.Running = known is { } result ? EndAsync(operation, result) : Task.Run(() => RunAsync(shard, operation));
             _operations.Add(operation);
             ForgetLocked();
@@ -131,14 +131,14 @@ internal sealed class ReplaceOperations : IAsyncDisposable
         }
     }
 
-    private static Task EndAsync(ReplaceOperation operation, OrderResult result)
+    private static Task EndAsync(ReplacementOperation operation, OrderResult result)
     {
         operation.End(result.Done ? OperationState.Done : OperationState.Failed, result.Reason);
         return Task.CompletedTask;
     }
 
     // Never throws.
-    private async Task RunAsync(HostedShard shard, ReplaceOperation operation)
+    private async Task RunAsync(HostedShard shard, ReplacementOperation operation)
     {
         try
         {
@@ -169,7 +169,7 @@ internal sealed class ReplaceOperations : IAsyncDisposable
             ForgetLocked();
     }
 
-    private async Task CancelAsync(HostedShard shard, ReplaceOperation operation)
+    private async Task CancelAsync(HostedShard shard, ReplacementOperation operation)
     {
         try
         {
@@ -185,7 +185,7 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     }
 
     // Another node leads the shard, or this one stops. Whoever waits asks the next leader.
-    private void Leave(ReplaceOperation operation, HostedShard shard)
+    private void Leave(ReplacementOperation operation, HostedShard shard)
     {
         lock (_lock)
             _operations.Remove(operation);

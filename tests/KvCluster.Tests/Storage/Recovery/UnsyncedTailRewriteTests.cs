@@ -10,14 +10,14 @@ namespace KvCluster.Tests.Storage.Recovery;
 /// the record from there, counted it as durable and acknowledged it. A power loss then lost it, because no later sync writes pages that the system
 /// considers clean. Now everything that is not proven durable is written again and synced before it counts.
 /// </summary>
-public sealed class TailRewriteTests : IDisposable
+public sealed class UnsyncedTailRewriteTests : IDisposable
 {
     private const int Slot = 4096;
     private const string Control = ReplicaBench.DirectoryPath + "/control";
     private readonly SimulatedDisk _disk = new() { HasDirect = false };
     private readonly ReplicaBench _replica;
 
-    public TailRewriteTests()
+    public UnsyncedTailRewriteTests()
     {
         _replica = new ReplicaBench(new(1), disk: _disk);
         _replica.Lead(1);

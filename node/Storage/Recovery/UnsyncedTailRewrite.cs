@@ -13,7 +13,7 @@ namespace KvCluster.Storage.Recovery;
 /// The amount is bounded by what a journal has in flight: its last write, and one for each further lane. A crash here changes nothing, since the bytes are
 /// the same. A failure fails the open, and the next one starts over.
 /// </remarks>
-internal static class TailRewrite
+internal static class UnsyncedTailRewrite
 {
     /// <summary>Rewrites the records after <paramref name="proven"/> if the disk may not have them. They are durable when this returns.</summary>
     /// <exception cref="StorageIoException">A record could not be written, or is not what was read before; in that case the disk never had it.</exception>

@@ -20,7 +20,7 @@ namespace KvCluster.Tests.Grpc;
 /// The number of open calls. Only Kestrel's limit of streams per connection bounded them. 3,500 connections with 100 requests each, which never sent
 /// more than headers, took a node to 4 GB, and it lost its leaderships.
 /// </summary>
-public sealed class OpenCallsTests
+public sealed class OpenCallLimitTests
 {
     private const int Places = 64;
 
@@ -76,15 +76,15 @@ public sealed class OpenCallsTests
         await flood.WriteAsync(Request(1, "Unary"));
         await Eventually.TrueAsync(() => open.Taken == (Places * 3 / 4) + 1, "its first call has a place");
         var goAways = 0;
-        await RefuseAsync(1, OpenCalls.RefusedInRowMax);
+        await RefuseAsync(1, OpenCallLimit.RefusedInRowMax);
         while (goAways == 0)
             await ReadAsync();
         await Eventually.TrueAsync(() => log.Lines.Length > 0, "the log says so");
-        Assert.Contains($"{OpenCalls.RefusedInRowMax} of its calls in a row", Assert.Single(log.Lines), StringComparison.Ordinal);
+        Assert.Contains($"{OpenCallLimit.RefusedInRowMax} of its calls in a row", Assert.Single(log.Lines), StringComparison.Ordinal);
         // Open calls continue, even while refused calls are still in flight.
-        await RefuseAsync(OpenCalls.RefusedInRowMax + 1, OpenCalls.RefusedInRowEnd - 1);
+        await RefuseAsync(OpenCallLimit.RefusedInRowMax + 1, OpenCallLimit.RefusedInRowEnd - 1);
         Assert.Equal((Places * 3 / 4) + 1, open.Taken);
-        await WriteAsync(OpenCalls.RefusedInRowEnd, 1);
+        await WriteAsync(OpenCallLimit.RefusedInRowEnd, 1);
         while (await flood.ReadAsync() is not null)
         {
             // Replies to calls refused before.
@@ -92,7 +92,7 @@ public sealed class OpenCallsTests
         // Only its own call ended with it.
         await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "the place is released");
         await server.Client.UnaryAsync(new EchoRequest());
-        Assert.Equal((OpenCalls.RefusedInRowEnd, 1), (open.Refused, goAways));
+        Assert.Equal((OpenCallLimit.RefusedInRowEnd, 1), (open.Refused, goAways));
         Assert.Single(log.Lines);
 
         Task WriteAsync(int first, int count) => flood.WriteAsync([.. Enumerable.Range(first, count)
@@ -166,15 +166,15 @@ public sealed class OpenCallsTests
         for (var round = 0; round < 10; round++)
         {
             Assert.True(open.TryTake(busy));
-            for (var call = 1; call < OpenCalls.RefusedInRowMax; call++)
+            for (var call = 1; call < OpenCallLimit.RefusedInRowMax; call++)
                 Assert.True(!open.TryTake(busy) && open.Refuse(busy, new HttpResponseFeature()) == ConnectionFate.GoesOn);
             open.Return(busy);
         }
         Assert.True(open.TryTake(busy));
-        var fates = Enumerable.Range(1, 2 * OpenCalls.RefusedInRowEnd).Where(_ => !open.TryTake(busy))
+        var fates = Enumerable.Range(1, 2 * OpenCallLimit.RefusedInRowEnd).Where(_ => !open.TryTake(busy))
             .Select(call => (call, Fate: open.Refuse(busy, new HttpResponseFeature())));
         Assert.Equal(
-            [(OpenCalls.RefusedInRowMax, ConnectionFate.TakesNoMore), (OpenCalls.RefusedInRowEnd, ConnectionFate.Ends)],
+            [(OpenCallLimit.RefusedInRowMax, ConnectionFate.TakesNoMore), (OpenCallLimit.RefusedInRowEnd, ConnectionFate.Ends)],
             fates.Where(refusal => refusal.Fate != ConnectionFate.GoesOn));
     }
 
@@ -275,9 +275,9 @@ public sealed class OpenCallsTests
         }
     }
 
-    private static OpenCalls NewCalls() => new(Places, new RpcException(new global::Grpc.Core.Status(StatusCode.ResourceExhausted, "No place.")));
+    private static OpenCallLimit NewCalls() => new(Places, new RpcException(new global::Grpc.Core.Status(StatusCode.ResourceExhausted, "No place.")));
 
-    private static Task<EchoServer> StartAsync(OpenCalls open) =>
+    private static Task<EchoServer> StartAsync(OpenCallLimit open) =>
         EchoServer.StartAsync(listen: Count, configureServices: services => services.AddSingleton(open));
 
     private static void Count(ListenOptions listen) => new ConnectionLimit(100, NullLogger.Instance, TimeProvider.System).Guard(listen);

@@ -7,7 +7,7 @@ namespace KvCluster.Node.Placement;
 /// <param name="id">Its id.</param>
 /// <param name="request">What is asked for.</param>
 /// <param name="node">This node.</param>
-internal sealed class ReplaceOperation(OperationId id, Replacement request, NodeId node)
+internal sealed class ReplacementOperation(OperationId id, ReplacementRequest request, NodeId node)
 {
     private readonly Lock _lock = new();
 
@@ -24,7 +24,7 @@ internal sealed class ReplaceOperation(OperationId id, Replacement request, Node
 
     public OperationId Id { get; } = id;
 
-    public Replacement Request { get; } = request;
+    public ReplacementRequest Request { get; } = request;
 
     /// <summary>Its work; completes after it has ended, and never fails.</summary>
     public Task Running { get; set; } = Task.CompletedTask;

@@ -2,24 +2,24 @@ using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>The state of a node's replicas and streams at one moment. Immutable.</summary>
+/// <summary>What a node's metrics show of its replicas and streams: their state at one moment. Immutable.</summary>
 /// <param name="Replicas">The replicas, by shard.</param>
 /// <param name="Links">Streams to other nodes.</param>
 /// <param name="MapShards">Number of shards of the cluster in the node's map.</param>
 /// <param name="Disk">The data directory's disk; null if the system does not tell.</param>
-internal sealed record NodeReading(IReadOnlyList<ReplicaReading> Replicas, IReadOnlyList<LinkReading> Links, int MapShards, DiskReading? Disk)
+internal sealed record NodeGauges(IReadOnlyList<ReplicaGauges> Replicas, IReadOnlyList<LinkGauges> Links, int MapShards, DiskGauges? Disk)
 {
-    public static readonly NodeReading None = new([], [], 0, null);
+    public static readonly NodeGauges None = new([], [], 0, null);
 }
 
 /// <summary>The space on a data directory's disk.</summary>
 /// <param name="Bytes">Size of the file system.</param>
 /// <param name="FreeBytes">What is free of it.</param>
 /// <param name="AsideBytes">What copies of replicas take that were set aside for somebody to examine.</param>
-internal sealed record DiskReading(long Bytes, long FreeBytes, long AsideBytes);
+internal sealed record DiskGauges(long Bytes, long FreeBytes, long AsideBytes);
 
 /// <summary>The state of a replica at one moment.</summary>
-internal sealed record ReplicaReading
+internal sealed record ReplicaGauges
 {
     public required ShardId Shard { get; init; }
 
@@ -72,47 +72,47 @@ internal sealed record ReplicaReading
     public long PinnedBytes { get; init; }
 
     /// <summary>The other replicas, if it leads.</summary>
-    public IReadOnlyList<FollowerReading> Followers { get; init; } = [];
+    public IReadOnlyList<FollowerGauges> Followers { get; init; } = [];
 }
 
 /// <summary>How far a follower was behind its leader at one moment.</summary>
 /// <param name="Node">The follower's node.</param>
 /// <param name="LagBytes">Bytes of journal that it has not acknowledged, as far as the leader's journal reaches back.</param>
 /// <param name="LagChanges">Changes that it has not acknowledged.</param>
-internal readonly record struct FollowerReading(NodeId Node, long LagBytes, long LagChanges);
+internal readonly record struct FollowerGauges(NodeId Node, long LagBytes, long LagChanges);
 
 /// <summary>The state of a stream to another node at one moment.</summary>
 /// <param name="Node">The other node.</param>
 /// <param name="IsUp">Whether it is open and something was received on it within the last seconds.</param>
 /// <param name="WaitingBytes">Bytes of frames that were not sent yet.</param>
 /// <param name="Dropped">Frames dropped since the start.</param>
-internal readonly record struct LinkReading(NodeId Node, bool IsUp, long WaitingBytes, long Dropped);
+internal readonly record struct LinkGauges(NodeId Node, bool IsUp, long WaitingBytes, long Dropped);
 
-/// <summary>Collects the readings of many replicas, which come on the threads of these, and wakes whoever waits for them once. Any thread.</summary>
-internal sealed class ReadingRound
+/// <summary>Collects the gauges of many replicas, which come on the threads of these, and wakes whoever waits for them once. Any thread.</summary>
+internal sealed class GaugeRound
 {
-    private readonly ReplicaReading[] _readings;
-    private readonly TaskCompletionSource<IReadOnlyList<ReplicaReading>> _all = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly ReplicaGauges[] _gauges;
+    private readonly TaskCompletionSource<IReadOnlyList<ReplicaGauges>> _all = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private int _left;
 
     /// <param name="count">Number of replicas.</param>
-    public ReadingRound(int count)
+    public GaugeRound(int count)
     {
-        (_readings, _left) = (new ReplicaReading[count], count);
+        (_gauges, _left) = (new ReplicaGauges[count], count);
         if (count == 0)
-            _all.SetResult(_readings);
+            _all.SetResult(_gauges);
     }
 
-    /// <summary>All readings, in the order of the replicas.</summary>
-    public Task<IReadOnlyList<ReplicaReading>> All => _all.Task;
+    /// <summary>The gauges of all, in the order of the replicas.</summary>
+    public Task<IReadOnlyList<ReplicaGauges>> All => _all.Task;
 
-    /// <summary>Takes one reading.</summary>
+    /// <summary>Takes those of one.</summary>
     /// <param name="index">Index of the replica, each once.</param>
-    /// <param name="reading">Its reading.</param>
-    public void Take(int index, ReplicaReading reading)
+    /// <param name="gauges">Its gauges.</param>
+    public void Take(int index, ReplicaGauges gauges)
     {
-        _readings[index] = reading;
+        _gauges[index] = gauges;
         if (Interlocked.Decrement(ref _left) == 0)
-            _all.SetResult(_readings);
+            _all.SetResult(_gauges);
     }
 }
