@@ -35,21 +35,18 @@ internal sealed class KvTicketStore : ITicketStore
 
     public async Task<string> StoreAsync(AuthenticationTicket ticket)
     {
+        ArgumentNullException.ThrowIfNull(ticket);
         var name = Base64Url.EncodeToString(RandomNumberGenerator.GetBytes(NameBytes));
-        await RenewAsync(name, ticket).ConfigureAwait(false);
+        await _client.PutAsync(KeyOf(name), Protected(ticket), new KvPutOptions { TimeToLive = LifeOf(ticket) }).ConfigureAwait(false);
         return name;
     }
 
     public async Task RenewAsync(string key, AuthenticationTicket ticket)
     {
         ArgumentNullException.ThrowIfNull(ticket);
-        var life = ticket.Properties.ExpiresUtc is { } end ? end - _time.GetUtcNow() : _options.Expiration;
-        if (life < ShortestLife)
-            life = ShortestLife;
-        else if (life > LongestLife)
-            life = LongestLife;
-        var stored = _protector.Protect(TicketSerializer.Default.Serialize(ticket));
-        await _client.PutAsync(KeyOf(key), stored, new KvPutOptions { TimeToLive = life }).ConfigureAwait(false);
+        // Whoever has signed out while a request was under way is not signed in again by what the request prolongs.
+        var terms = new KvPutOptions { TimeToLive = LifeOf(ticket), Condition = KvCondition.Exists() };
+        await _client.TryPutAsync(KeyOf(key), Protected(ticket), terms).ConfigureAwait(false);
     }
 
     public async Task<AuthenticationTicket?> RetrieveAsync(string key)
@@ -70,6 +67,14 @@ internal sealed class KvTicketStore : ITicketStore
     }
 
     public async Task RemoveAsync(string key) => await _client.DeleteAsync(KeyOf(key)).ConfigureAwait(false);
+
+    private byte[] Protected(AuthenticationTicket ticket) => _protector.Protect(TicketSerializer.Default.Serialize(ticket));
+
+    private TimeSpan LifeOf(AuthenticationTicket ticket)
+    {
+        var life = ticket.Properties.ExpiresUtc is { } end ? end - _time.GetUtcNow() : _options.Expiration;
+        return life < ShortestLife ? ShortestLife : life > LongestLife ? LongestLife : life;
+    }
 
     private KvKey KeyOf(string name)
     {

@@ -61,7 +61,8 @@ internal sealed class LocalLevel(long bytesMax) : IWatched
         {
             slot.Changes++;
             slot.Last = change;
-            if (Find(key) is { } entry && entry.Etag != change)
+            // What is in memory only has no etag that would tell one from another.
+            if (Find(key) is { } entry && (entry.Etag != change || change == Etag.None))
                 _entries.Remove(key);
         }
     }

@@ -134,9 +134,9 @@ internal sealed class KvConfigurationProvider : ConfigurationProvider, IDisposab
         }
         var before = Data;
         Data = settings;
-        var isFirst = _loaded.TrySetResult();
         // A watch that begins anew mostly finds what there was.
-        if (!isFirst && settings.Count == before.Count && settings.All(setting => before.TryGetValue(setting.Key, out var text) && text == setting.Value))
+        if (_loaded.Task.IsCompleted
+            && settings.Count == before.Count && settings.All(setting => before.TryGetValue(setting.Key, out var text) && text == setting.Value))
             return;
         try
         {
@@ -147,6 +147,8 @@ internal sealed class KvConfigurationProvider : ConfigurationProvider, IDisposab
             // Of whoever was told, such as the validation of options.
             Report(failure);
         }
+        // Not before, or whoever builds the configuration could go on, and be told of a change that it has seen.
+        _loaded.TrySetResult();
     }
 
     private void Report(Exception failure)

@@ -78,6 +78,9 @@ public sealed class HybridCacheTests
             async () => await here.GetOrCreateAsync("b", static _ => ValueTask.FromResult("memory"), memory) == await here.GetOrCreateAsync("b", Other, memory),
             "the entry is in memory only");
         Assert.False((await left.Client.GetAsync("hybrid/e/b")).Found);
+        var nowhere = new HybridCacheEntryOptions { Flags = HybridCacheEntryFlags.DisableDistributedCache, LocalCacheExpiration = TimeSpan.Zero };
+        await here.SetAsync("b", "not kept", nowhere);
+        Assert.Equal("other", await here.GetOrCreateAsync("b", Other, memory));
 
         static ValueTask<string> Other(CancellationToken cancellationToken) => ValueTask.FromResult("other");
     }

@@ -60,7 +60,7 @@ public sealed class TicketStoreTests
     }
 
     [Fact]
-    public async Task Ticket_IsProtected_AndEndsWhenItExpires()
+    public async Task Ticket_IsProtected_AndEndsWhenItExpires_OrItsUserHasSignedOut()
     {
         await using var node = await NodeCluster.StartAsync(1);
         await node.LeaderOfAsync(0);
@@ -79,6 +79,12 @@ public sealed class TicketStoreTests
         Assert.InRange(read.Life.Left!.Value, TimeSpan.FromMinutes(50), TimeSpan.FromHours(1));
         await store.RenewAsync(name, TicketOf("bob", DateTimeOffset.UtcNow.AddHours(-1)));
         await Eventually.TrueAsync(async () => await store.RetrieveAsync(name) is null, "the ticket has expired");
+
+        // By a request that was under way while its user has signed out.
+        var left = await store.StoreAsync(TicketOf("ann", expires: null));
+        await store.RemoveAsync(left);
+        await store.RenewAsync(left, TicketOf("ann", expires: null));
+        Assert.Null(await store.RetrieveAsync(left));
 
         // Of keys that are lost.
         await program.Client.PutAsync("tickets/other", "not protected by any key");
