@@ -260,12 +260,12 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     }
 
     // Only the first key of a range, without its value.
-    private Reply List(Call call, ListRequest request) => AtLeader(call, request.Start, key =>
+    private Reply List(Call call, ListRequest request) => AtLeader(call, ByteString.CopyFrom(RouteKeys.Of(request).Span), _ =>
     {
-        var found = _cluster.Get(key.Span);
+        var found = _cluster.Get(request.Start.Span);
         var response = new ListResponse { Position = found.Position };
         if (found.Found)
-            response.Entries.Add(new V1.Entry { Key = key, Etag = found.Etag });
+            response.Entries.Add(new V1.Entry { Key = request.Start, Etag = found.Etag });
         return response;
     });
 
