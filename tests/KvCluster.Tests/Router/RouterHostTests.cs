@@ -199,11 +199,11 @@ public sealed class RouterHostTests : IAsyncLifetime
         var position = new Position { Shard = 1, Etag = new V1.Etag { Epoch = 1 } };
         using var watch = _kv.Watch(new WatchRequest { After = { position, position } });
         await Refusal.ExpectAsync(
-            () => watch.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position for each shard");
+            () => watch.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position of each shard");
         using var other = _kv.Watch(
             new WatchRequest { Initial = true, InitialAfter = { new InitialProgress { Position = position }, new InitialProgress { Position = position } } });
         await Refusal.ExpectAsync(
-            () => other.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position for each shard");
+            () => other.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position of each shard");
     }
 
     [Fact]
