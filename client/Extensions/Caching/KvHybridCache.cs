@@ -109,8 +109,11 @@ internal sealed class KvHybridCache : HybridCache, IAsyncDisposable, IDisposable
     // Whoever comes after a change shares no attempt that was begun before it.
     private void Part(KvKey key)
     {
-        foreach (var id in _flights.Keys.Where(id => id.Key == key))
-            _flights.TryRemove(id, out _);
+        foreach (var (id, _) in _flights)
+        {
+            if (id.Key == key)
+                _flights.TryRemove(id, out _);
+        }
     }
 
     // Callers of the same key, type and flags share one attempt.
