@@ -44,11 +44,28 @@ internal static class StandardError
     }
 }
 
-/// <summary>Standard input, for the commands that accept "-". One reader.</summary>
+/// <summary>Standard input, for the commands that accept "-", and for the shell whose commands are in it. One reader.</summary>
 internal static class StandardInput
 {
+    private static bool _hasCommands;
+
+    /// <exception cref="CliException">It is closed, or it is the shell's.</exception>
+    public static Stream Open()
+    {
+        // What the shell has not read yet would be taken for a value, and the rest would be none.
+        if (_hasCommands)
+            throw new CliException(ExitCodes.Usage, "standard input has the commands of the shell, so none of them can read it.");
+        return StandardHandles.IsOpen(StandardHandles.Input)
+            ? Console.OpenStandardInput()
+            : throw new CliException(ExitCodes.Usage, "standard input is closed.");
+    }
+
+    /// <summary>For the shell, whose commands are in it. From now on nobody else gets it.</summary>
     /// <exception cref="CliException">It is closed.</exception>
-    public static Stream Open() => StandardHandles.IsOpen(StandardHandles.Input)
-        ? Console.OpenStandardInput()
-        : throw new CliException(ExitCodes.Usage, "standard input is closed.");
+    public static Stream OpenForCommands()
+    {
+        var opened = Open();
+        _hasCommands = true;
+        return opened;
+    }
 }

@@ -22,7 +22,8 @@ internal static class ShellCommand
     private static async Task<int> ReadInputAsync(List<string> options)
     {
         // What is not UTF-8 must not become other keys and values.
-        using var input = new StreamReader(StandardInput.Open(), new UTF8Encoding(encoderShouldEmitUTF8Identifier: false, throwOnInvalidBytes: true));
+        var strict = new UTF8Encoding(encoderShouldEmitUTF8Identifier: false, throwOnInvalidBytes: true);
+        using var input = new StreamReader(StandardInput.OpenForCommands(), strict);
         var exitCode = ExitCodes.Done;
         try
         {

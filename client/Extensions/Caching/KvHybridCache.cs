@@ -59,7 +59,8 @@ internal sealed class KvHybridCache : HybridCache, IAsyncDisposable, IDisposable
         var request = RequestOf(key, options, tags);
         var mark = MarkOf(request.Key);
         var versions = await _tags.VersionsOfAsync(tags, cancellationToken).ConfigureAwait(false);
-        await StoreAsync(request, value, versions, mark, replaces: true, cancellationToken).ConfigureAwait(false);
+        await StoreAsync(request, value, versions, mark, replaces: true, unchanged: null, cancellationToken).ConfigureAwait(false);
+        Part(request.Key);
     }
 
     /// <exception cref="KvException">The entry may still be there. The call has waited as long as any of the client.</exception>
@@ -69,10 +70,15 @@ internal sealed class KvHybridCache : HybridCache, IAsyncDisposable, IDisposable
         var removed = await _client.DeleteAsync(at, cancellationToken: cancellationToken).ConfigureAwait(false);
         // This process need not wait for the watch.
         _local.Change(at, removed.Position.Etag);
+        Part(at);
     }
 
     /// <exception cref="KvException">The entries may still be there. The call has waited as long as any of the client.</exception>
-    public override ValueTask RemoveByTagAsync(string tag, CancellationToken cancellationToken = default) => _tags.RemoveAsync(tag, cancellationToken);
+    public override async ValueTask RemoveByTagAsync(string tag, CancellationToken cancellationToken = default)
+    {
+        await _tags.RemoveAsync(tag, cancellationToken).ConfigureAwait(false);
+        _flights.Clear();
+    }
 
     public void Dispose()
     {
@@ -99,6 +105,16 @@ internal sealed class KvHybridCache : HybridCache, IAsyncDisposable, IDisposable
 
     // To be noted before an entry is read or put; null if it cannot be kept, because changes of it may not be known.
     private long? MarkOf(KvKey key) => _watch.IsLive ? _local.MarkOf(key) : null;
+
+    // Whoever comes after a change shares no attempt that was begun before it.
+    private void Part(KvKey key)
+    {
+        foreach (var (id, _) in _flights)
+        {
+            if (id.Key == key)
+                _flights.TryRemove(id, out _);
+        }
+    }
 
     // Callers of the same key, type and flags share one attempt.
     private async ValueTask<T> ShareAsync<TState, T>(
@@ -143,9 +159,13 @@ internal sealed class KvHybridCache : HybridCache, IAsyncDisposable, IDisposable
         HybridRequest request, TState state, Func<TState, CancellationToken, ValueTask<T>> factory, CancellationToken cancellationToken)
     {
         var (at, mark) = (request.Key, MarkOf(request.Key));
+        KvCondition? unchanged = null;
         if (request.Allows(HybridCacheEntryFlags.DisableDistributedCacheRead))
         {
-            var found = (await _calls.AskAsync(stop => _client.GetAsync(at, Newest, stop), cancellationToken).ConfigureAwait(false)).Result;
+            var (isAnswered, found) = await _calls.AskAsync(stop => _client.GetAsync(at, Newest, stop), cancellationToken).ConfigureAwait(false);
+            // What another caller sets while the value is made is newer.
+            if (isAnswered)
+                unchanged = KvCondition.EtagEquals(found.Etag);
             if (found.Found && HybridEntry.Read(found.Value.Memory, found.Etag) is { } stored
                 && await _tags.AreCurrentAsync(stored.Tags, cancellationToken).ConfigureAwait(false) && TryRead<T>(stored, out var value))
             {
@@ -159,12 +179,12 @@ internal sealed class KvHybridCache : HybridCache, IAsyncDisposable, IDisposable
         // Before the value is made. If a tag is removed meanwhile, the value may be made of what was before that.
         var versions = await _tags.VersionsOfAsync(request.Tags, cancellationToken).ConfigureAwait(false);
         var made = await factory(state, cancellationToken).ConfigureAwait(false);
-        return new Made<T>(made, await StoreAsync(request, made, versions, mark, replaces: false, cancellationToken).ConfigureAwait(false));
+        return new Made<T>(made, await StoreAsync(request, made, versions, mark, replaces: false, unchanged, cancellationToken).ConfigureAwait(false));
     }
 
     // Returns null if the value cannot be written.
     private async ValueTask<HybridEntry?> StoreAsync<T>(
-        HybridRequest request, T value, TagVersion[]? versions, long? mark, bool replaces, CancellationToken cancellationToken)
+        HybridRequest request, T value, TagVersion[]? versions, long? mark, bool replaces, KvCondition? unchanged, CancellationToken cancellationToken)
     {
         if (!TryWrite(value, versions ?? [], out var entry))
             return null;
@@ -174,10 +194,10 @@ internal sealed class KvHybridCache : HybridCache, IAsyncDisposable, IDisposable
             var stored = entry.ToValue();
             if (stored.Length > ValueBytesMax)
                 _calls.Note($"An entry has {stored.Length:N0} bytes in the cluster, where one has at most {ValueBytesMax:N0}.", failure: null);
+            var terms = new KvPutOptions { TimeToLive = request.Life, Condition = unchanged };
             var put = versions is null || stored.Length > ValueBytesMax
                 ? default
-                : await _calls.AskAsync(stop => _client.PutAsync(at, stored, new KvPutOptions { TimeToLive = request.Life }, stop), cancellationToken)
-                    .ConfigureAwait(false);
+                : await _calls.AskAsync(stop => _client.PutAsync(at, stored, terms, stop), cancellationToken).ConfigureAwait(false);
             if (!put.IsAnswered)
             {
                 // Where a value was to be replaced, it is not the one that its caller wants to be found.

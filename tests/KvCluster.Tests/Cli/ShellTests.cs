@@ -89,7 +89,7 @@ public sealed class ShellTests
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         var (exitCode, output, error) = await KvProcess.RunInShellAsync(
-            "printf \"put k 'a b' -o json\\n# comment\\n\\nkv get k\\nfrob\\nshell\\nget k -o json\\nexit\\nget absent\\n\" | "
+            "printf \"put k 'a b' -o json\\n# comment\\n\\nkv get k\\nfrob\\nshell\\nput k -\\nget k -o json\\nexit\\nget absent\\n\" | "
             + $"$KV shell --endpoint {cluster.Endpoint} -o value");
         Assert.Equal(0, exitCode);
         var lines = output.Split('\n', StringSplitOptions.RemoveEmptyEntries);
@@ -97,7 +97,11 @@ public sealed class ShellTests
         Assert.StartsWith("{\"shard\":", lines[0], StringComparison.Ordinal);
         Assert.Equal("a b", lines[1]);
         Assert.StartsWith("{\"key\":\"k\"", lines[2], StringComparison.Ordinal);
-        Assert.Equal("kv: Unrecognized command or argument 'frob'. See kv --help.\nkv: This is a shell of kv already.\n", error);
+        Assert.Contains("\"value\":\"a b\"", lines[2], StringComparison.Ordinal);
+        Assert.Equal(
+            "kv: Unrecognized command or argument 'frob'. See kv --help.\nkv: This is a shell of kv already.\n"
+            + "kv: standard input has the commands of the shell, so none of them can read it.\n",
+            error);
         (exitCode, _, _) = await KvProcess.RunInShellAsync($"printf 'get absent\\n' | $KV shell --endpoint {cluster.Endpoint}");
         Assert.Equal(1, exitCode);
         Assert.Equal(

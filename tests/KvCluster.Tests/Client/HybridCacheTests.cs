@@ -117,6 +117,40 @@ public sealed class HybridCacheTests
         Assert.InRange(life!.Value, TimeSpan.FromDays(30.9), TimeSpan.FromDays(31));
     }
 
+    /// <summary>What a slow factory has made of old data replaced what was set meanwhile, in all processes until it expired.</summary>
+    [Fact]
+    public async Task Value_ThatIsMadeSlowly_ReplacesNoNewerOne_AndIsNotSharedAfterARemove()
+    {
+        await using var node = await NodeAsync();
+        await using var left = await ProgramAsync(node);
+        await using var right = await ProgramAsync(node);
+        var (here, there) = (CacheOf(left), CacheOf(right));
+        var made = await here.GetOrCreateAsync(
+            "a",
+            async stop =>
+            {
+                await there.SetAsync("a", "2", cancellationToken: stop);
+                return "1";
+            });
+        Assert.Equal(("1", "2"), (made, await TextAsync(here, "a")));
+
+        var (begun, proceed) = (new TaskCompletionSource(), new TaskCompletionSource());
+        var slow = here.GetOrCreateAsync(
+            "b",
+            async stop =>
+            {
+                begun.SetResult();
+                await proceed.Task.WaitAsync(stop);
+                return "old";
+            }).AsTask();
+        await begun.Task.WaitAsync(Eventually.Limit);
+        await here.RemoveAsync("b");
+        Assert.Equal("new", await TextAsync(here, "b").AsTask().WaitAsync(Eventually.Limit));
+        proceed.SetResult();
+        Assert.Equal("old", await slow);
+        Assert.Equal("new", await TextAsync(here, "b"));
+    }
+
     [Fact]
     public async Task Callers_OfOneKey_ShareACallOfTheFactory_AndNoObject()
     {
