@@ -26,11 +26,12 @@ internal static class CommandRun
         if (arguments.Length == 0)
             return PrintHelp(HelpTopics.Overview, ExitCodes.Done);
         var parsed = Parse(arguments);
-        if (parsed.Errors.Count > 0)
-            return Refuse(ParseMistakes.Describe(parsed.Errors) + ParseMistakes.CommandMeant(parsed));
-        if (ParseMistakes.UnknownOption(parsed, arguments) is { } unknown)
+        // Where the parser took an option for an argument, it finds mistakes in those that follow.
+        if (parsed.CommandResult.Command.Subcommands.Count == 0 && ParseMistakes.UnknownOption(parsed, arguments) is { } unknown)
             return Refuse($"Unrecognized option '{unknown}'. Write -- in front of arguments that begin so, or OPTION=VALUE for the value of an option."
                 + ParseMistakes.OptionMeant(parsed, unknown));
+        if (parsed.Errors.Count > 0)
+            return Refuse(ParseMistakes.Describe(parsed.Errors) + ParseMistakes.CommandMeant(parsed));
 
         // A shell has one for each of its commands.
         using var interruption = parsed.CommandResult.Command.Name == ShellCommand.Name ? null : new Interruption();
