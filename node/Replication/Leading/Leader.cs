@@ -28,9 +28,8 @@ internal enum LeaderPhase
 }
 
 /// <summary>
-/// One epoch led by this process, from its epoch-open record to its end. Commits what a majority has, and combines the leader's other duties: heartbeats,
-/// shipping of the journal, reads, transfers, changes of the voters, comparing of digests. An epoch is never led twice; stopping is final. Called within the
-/// core's steps.
+/// One epoch led by this process, from its epoch-open record to its end. Combines the leader's duties: committing, heartbeats, shipping of the journal,
+/// reads, transfers, changes of the voters, comparing of digests. An epoch is never led twice; stopping is final. Called within the core's steps.
 /// </summary>
 internal sealed class Leader
 {
@@ -39,6 +38,7 @@ internal sealed class Leader
     private readonly JournalShipping _shipping;
     private readonly DigestComparison _digests;
     private readonly ProgressTracker _tracker;
+    private readonly CommitRule _commit;
     private readonly Heartbeats _heartbeats;
     private readonly ReadIndexes _readIndexes;
     private readonly Succession _succession;
@@ -54,6 +54,7 @@ internal sealed class Leader
         _shipping = new JournalShipping(context, epoch);
         _digests = new DigestComparison(context, epoch, _shipping.FrameTo);
         _tracker = new ProgressTracker(context, quorum, _digests, _rounds);
+        _commit = new CommitRule(context, epoch, _tracker);
         _heartbeats = new Heartbeats(context, _rounds, _tracker, _shipping);
         _readIndexes = new ReadIndexes(context, _rounds, _tracker, _shipping);
         _succession = new Succession(context, epoch, _tracker, _heartbeats);
@@ -315,7 +316,8 @@ internal sealed class Leader
         if (Phase == LeaderPhase.Prepared)
             return;
         _membership?.Advance(_tracker.DurableOf);
-        Commit();
+        if (_commit.TryCommit() && Phase == LeaderPhase.Opening)
+            Serve();
         _tracker.ComparePace();
         if (_heartbeats.IsRoundWanted)
             SendRound();
@@ -352,19 +354,6 @@ internal sealed class Leader
     {
         Invariant.Check(phase > Phase, $"The leadership of epoch {Epoch} goes from {Phase} to {phase}.");
         Phase = phase;
-    }
-
-    private void Commit()
-    {
-        var durable = _tracker.Durable;
-        // A record of an older epoch may still be replaced by a later leader, even if a majority has it. The first one of this epoch commits it, too (R8).
-        if (durable.Epoch != Epoch)
-            return;
-
-        Invariant.Check(durable <= _context.Journal.Last.Etag, $"A majority has {durable}, but this leader's journal ends at {_context.Journal.Last.Name}.");
-        _context.CommitTo(durable);
-        if (Phase == LeaderPhase.Opening)
-            Serve();
     }
 
     private void Serve()

@@ -44,9 +44,6 @@ internal sealed class ProgressTracker
     /// <summary>What a replica has durable and matched; nothing if its tree is known to be wrong.</summary>
     public Func<ReplicaId, Etag> DurableOf { get; }
 
-    /// <summary>Durable on a majority of the voters. Committed only if it is of the leader's own epoch (R8).</summary>
-    public Etag Durable => Voters.Agreed(DurableOf);
-
     /// <summary>When a majority was last heard.</summary>
     public long HeardUs => Voters.Agreed(_heardOf);
 
