@@ -30,6 +30,7 @@ internal sealed class ReplicaCore
     private readonly Promises _promises;
     private readonly Follower _follower;
     private readonly Election _election;
+    private readonly EpochFencing _fencing;
     private readonly Voter _voter;
     private readonly LeaderContact _contact;
     private readonly RecordAdoption _record;
@@ -50,8 +51,9 @@ internal sealed class ReplicaCore
         _promises = new Promises(_context);
         _follower = new Follower(_context, _truncation, _promises);
         _election = new Election(_context, _truncation, _promises, epoch => Obey(epoch, _context.Self, _context.Incarnation), _leadership.Begin);
-        _voter = new Voter(_context, _contact, _promises, _election, _follower, _truncation, Obey);
         _record = new RecordAdoption(_context);
+        _fencing = new EpochFencing(_context, _record, _leadership, _election, Obey, reason => StopLeading(reason));
+        _voter = new Voter(_context, _contact, _promises, _election, _fencing, _follower, _truncation, Obey);
         _stopped = startup.Control.Removed;
         NextTickUs = startup.NowUs;
     }
@@ -306,16 +308,14 @@ internal sealed class ReplicaCore
                 _election.OnTail(frame);
                 break;
             case Frame.PayloadOneofCase.Fenced:
-                if (Leader is not null && frame.Epoch > Leader.Epoch)
-                    StopLeading($"fenced by epoch {frame.Epoch}");
-                _election.Fenced(frame.Epoch);
+                _fencing.OnFenced(frame.Epoch);
                 break;
         }
     }
 
     private void OnLeaderFrame(Frame frame)
     {
-        if (!TryObeyLeader(frame))
+        if (!_fencing.TryObeyLeader(frame))
             return;
         // The leader of this epoch told this replica to campaign. Its frames that still arrive were sent before that.
         if (frame.Epoch == _election.LeavingEpoch)
@@ -337,34 +337,6 @@ internal sealed class ReplicaCore
                 _follower.OnLeaderFrame(frame, _election.IsCampaigning);
                 break;
         }
-    }
-
-    // A frame of a higher epoch is accepted at once, even while a grant runs: a majority prepared its leader, so the older leader has no lease.
-    private bool TryObeyLeader(Frame frame)
-    {
-        var control = _context.Control.Wanted;
-        if (frame.Epoch < control.PromisedEpoch)
-        {
-            _context.Fence(frame.SenderId);
-            return false;
-        }
-
-        if (frame.Epoch > control.PromisedEpoch)
-        {
-            Obey(frame.Epoch, frame.SenderId, frame.SenderIncarnation);
-            return true;
-        }
-
-        if (!control.PromisedLeader.IsNone)
-            return control.PromisedLeader == frame.SenderId && control.PromisedIncarnation == frame.SenderIncarnation;
-        if (!_context.View.Names(frame.Epoch, frame.SenderId, frame.SenderIncarnation))
-        {
-            _record.Ask();
-            return false;
-        }
-
-        Obey(frame.Epoch, frame.SenderId, frame.SenderIncarnation);
-        return true;
     }
 
     // Promises an epoch to a leader. From here on nothing of a lower epoch is acknowledged, granted, served or committed.

@@ -14,11 +14,12 @@ namespace KvCluster.Replication.Elections;
 /// <param name="contact">When it heard a leader.</param>
 /// <param name="promises">Its promises.</param>
 /// <param name="election">Its own election, whose timer starts again when it supports another's.</param>
+/// <param name="fencing">Refuses candidates of lower epochs.</param>
 /// <param name="follower">Its journal under the promised leader.</param>
 /// <param name="truncation">Its truncations.</param>
 /// <param name="obey">Promises an epoch to a process of a replica.</param>
 internal sealed class Voter(
-    ReplicaContext context, LeaderContact contact, Promises promises, Election election, Follower follower, TailTruncation truncation,
+    ReplicaContext context, LeaderContact contact, Promises promises, Election election, EpochFencing fencing, Follower follower, TailTruncation truncation,
     Action<ulong, ReplicaId, ulong> obey)
 {
     /// <summary>A replica asks whether it may campaign.</summary>
@@ -40,12 +41,8 @@ internal sealed class Voter(
         var control = context.Control.Wanted;
         if (frame.Generation < Math.Max(control.Generation, context.View.Record.Generation))
             return;
-        if (frame.Epoch < control.PromisedEpoch)
-        {
-            context.Fence(frame.SenderId);
+        if (fencing.Refuses(frame))
             return;
-        }
-
         election.RestartTimer();
         if (frame.Epoch == control.PromisedEpoch)
         {

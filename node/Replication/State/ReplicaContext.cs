@@ -235,14 +235,6 @@ internal sealed class ReplicaContext
             Emit(new Effect.Send(node, frame));
     }
 
-    /// <summary>Answers a frame of a lower epoch with the promised one.</summary>
-    public void Fence(ReplicaId sender)
-    {
-        var frame = FrameTo(sender, Promised);
-        frame.Fenced = new Fenced();
-        Send(frame);
-    }
-
     /// <summary>What was known of the coordinator's record when a read of it was sent.</summary>
     private readonly record struct Seen(RecordVersion Version, ulong Generation, ulong Epoch);
 }
