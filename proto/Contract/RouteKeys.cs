@@ -5,7 +5,7 @@ namespace KvCluster;
 /// <summary>The key by whose shard a request is routed, where it is not simply the request's key. Used by the client library and the router; pure.</summary>
 internal static class RouteKeys
 {
-    // As the node writes it: the snapshot's token, whether the key is a bound between two shards, a checksum of the range, the key.
+    // As ListPageToken of the node writes it: the snapshot's token, whether the key is a bound between two shards, a checksum of the range, the key.
     private const int TokenBoundAt = sizeof(ulong);
     private const int TokenPlaceBytes = TokenBoundAt + 1 + sizeof(uint);
 

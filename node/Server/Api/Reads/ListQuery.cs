@@ -1,30 +1,21 @@
-using System.Buffers.Binary;
 using KvCluster.Node.Api.Calls;
 using KvCluster.Node.Api.Errors;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
 using KvCluster.Wire;
 
 namespace KvCluster.Node.Api.Reads;
 
-/// <summary>
-/// One page of a List. Its token for the next page has the token of the snapshot (8 bytes, 0 if the page begins in another shard), whether the key itself is
-/// the bound (1 byte), a checksum of the range (4 bytes), and a key: the last one of this page, or the bound between the shards.
-/// </summary>
+/// <summary>One page of a List, as far as it is in one shard. <see cref="ListPageToken"/> says where the next one begins.</summary>
 internal sealed class ListQuery : SnapshotQuery
 {
-    private const int BoundAt = KeptSnapshots.TokenBytes;
-    private const int RangeAt = BoundAt + 1;
-    private const int PlaceBytes = RangeAt + sizeof(uint);
     private const int EntriesDefault = 1_000;
     private const int EntriesMax = 10_000;
     private const int BytesDefault = 1 << 20;
 
     private readonly ApiError? _badBounds;
-    private readonly bool _isTokenBad;
-    private readonly bool _isTokenOfAnother;
-    private readonly uint _range;
+    private readonly ApiError? _badToken;
+    private readonly uint _checksum;
     private readonly bool _isKeysOnly;
     private readonly bool _withLife;
     private readonly ulong _entriesMax;
@@ -59,16 +50,14 @@ internal sealed class ListQuery : SnapshotQuery
         (_entriesMax, _bytesMax) = (entries == 0 ? EntriesDefault : entries, bytes == 0 ? BytesDefault : Math.Min(bytes, EntryPages.EntriesBytesMax));
         _badBounds = RequestRules.CheckBounds(start, end, prefix);
         Bounds = KeyBounds.Of(start, end, prefix);
-        _range = ChecksumOf(start, end, prefix);
+        _checksum = ListPageToken.ChecksumOf(IsReverse, _isKeysOnly, start, end, prefix);
         if (token.Length == 0)
             return;
-        _isTokenBad = token.Length is <= PlaceBytes or > PlaceBytes + KvLimits.KeyBytesMax || token[BoundAt] > 1;
-        _isTokenOfAnother = !_isTokenBad && BinaryPrimitives.ReadUInt32BigEndian(token.AsSpan(RangeAt)) != _range;
-        if (_isTokenBad || _isTokenOfAnother)
+        _badToken = ListPageToken.TryRead(token, _checksum, out var place);
+        if (_badToken is not null)
             return;
-        Token = BinaryPrimitives.ReadUInt64BigEndian(token);
-        var key = token.AsMemory(PlaceBytes);
-        Bounds = token[BoundAt] == 1 ? Bounds.From(key, IsReverse) : Bounds.Behind(key, IsReverse);
+        Token = place.Snapshot;
+        Bounds = place.RestOf(Bounds, IsReverse);
     }
 
     public bool IsReverse { get; }
@@ -91,10 +80,8 @@ internal sealed class ListQuery : SnapshotQuery
 
     public ApiError? Check()
     {
-        if (_isTokenBad)
-            return ApiErrors.BadRequest("The page token is none that came with a page.");
-        if (_isTokenOfAnother)
-            return ApiErrors.BadRequest("The page token is of another listing: range, order, and whether values are returned must be the same for each page.");
+        if (_badToken is not null)
+            return _badToken;
         if (_entriesMax > EntriesMax)
             return ApiErrors.BadRequest($"A page has at most {EntriesMax} entries.");
         return _badBounds;
@@ -108,38 +95,14 @@ internal sealed class ListQuery : SnapshotQuery
         if ((entries.Fill(Answer, EntryPages.EntriesBytesMax) || entries.IsAtLimit) && entries.HasMore())
         {
             _tokenForMore = Token == 0 ? KeptSnapshots.NewToken() : Token;
-            AppendToken(_tokenForMore, isBound: false, entries.LastKeyOf(Answer).ToArray());
+            ListPageToken.Append(Answer, _tokenForMore, isBound: false, _checksum, entries.LastKeyOf(Answer).ToArray());
             var keptMs = (ulong)KeptFor.TotalMilliseconds;
             new WireWriter(Answer.Append(WireWriter.OptionalVarintFieldSize(keptMs))).OptionalVarintField(ListResponse.SnapshotKeptMsFieldNumber, keptMs);
             return true;
         }
         var bound = (IsReverse ? Route.Start : Route.End).Span;
         if (Bounds.GoesOnBeyond(bound, IsReverse))
-            AppendToken(0, isBound: true, bound);
+            ListPageToken.Append(Answer, 0, isBound: true, _checksum, bound);
         return true;
-    }
-
-    private void AppendToken(ulong snapshot, bool isBound, ReadOnlySpan<byte> key)
-    {
-        var writer = new WireWriter(Answer.Append(WireWriter.BytesFieldSize(PlaceBytes + key.Length)));
-        writer.BytesHeader(ListResponse.NextPageTokenFieldNumber, PlaceBytes + key.Length);
-        var place = writer.Take(PlaceBytes + key.Length);
-        BinaryPrimitives.WriteUInt64BigEndian(place, snapshot);
-        place[BoundAt] = isBound ? (byte)1 : (byte)0;
-        BinaryPrimitives.WriteUInt32BigEndian(place[RangeAt..], _range);
-        key.CopyTo(place[PlaceBytes..]);
-    }
-
-    // The checksum of all fields that must be the same for each page.
-    private uint ChecksumOf(byte[] start, byte[] end, byte[] prefix)
-    {
-        var state = Crc32C.Extend(uint.MaxValue, [IsReverse ? (byte)1 : (byte)0, _isKeysOnly ? (byte)1 : (byte)0]);
-        Span<byte> length = stackalloc byte[sizeof(int)];
-        foreach (var bytes in (byte[][])[start, end, prefix])
-        {
-            BinaryPrimitives.WriteInt32BigEndian(length, bytes.Length);
-            state = Crc32C.Extend(Crc32C.Extend(state, length), bytes);
-        }
-        return state;
     }
 }
