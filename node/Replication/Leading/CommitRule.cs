@@ -1,3 +1,4 @@
+using KvCluster.Replication.Log;
 using KvCluster.Replication.State;
 
 namespace KvCluster.Replication.Leading;
