@@ -33,8 +33,9 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
         return Seen.ToOptions(mode, mode == KvReadMode.Session ? router.Table.Find(key)?.ShardId : null);
     }
 
-    /// <summary>What a call that begins now is given: its time, and whether it is repeated.</summary>
-    public CallTerms TermsOf(KvCallOptions? call) => new(router.DeadlineFromNow(call?.Timeout), call is { NoRetry: true });
+    /// <summary>What a call that begins now is given: its time, whether it is repeated, and when it is sent to another replica as well.</summary>
+    public CallTerms TermsOf(KvCallOptions? call) =>
+        new(router.DeadlineFromNow(call?.Timeout), call is { NoRetry: true }, (call as KvReadOptions)?.HedgeAfter);
 
     /// <summary>Sends a read and returns the encoded response.</summary>
     /// <exception cref="KvException">The call failed.</exception>
@@ -42,7 +43,7 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
         Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, CallTerms terms, CancellationToken cancellationToken) =>
             ResponseOf(await router.CallAsync(
                 method, key, request.ToByteString(), terms.DeadlineMs, cancellationToken,
-                atAnyReplica: read?.Mode.IsForLeader() == false, noRetry: terms.NoRetry).ConfigureAwait(false));
+                atAnyReplica: read?.Mode.IsForLeader() == false, noRetry: terms.NoRetry, hedgeAfter: terms.HedgeAfter).ConfigureAwait(false));
 
     /// <summary>
     /// Sends operations that only read by a method that could also change something. As a read they need no request id, with which the shard would keep their
@@ -140,7 +141,8 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     /// <summary>What a call is given.</summary>
     /// <param name="DeadlineMs">When it gives up, by the clock of the router.</param>
     /// <param name="NoRetry">No attempt is repeated, except at the node that a redirection names.</param>
-    internal readonly record struct CallTerms(long DeadlineMs, bool NoRetry);
+    /// <param name="HedgeAfter">When a read that any replica may serve is sent to another one as well; null: never.</param>
+    internal readonly record struct CallTerms(long DeadlineMs, bool NoRetry, TimeSpan? HedgeAfter);
 
     /// <summary>A change as its caller passed it: a put by its parts, which needs no message objects, one that is encoded, and others as the message.</summary>
     internal readonly record struct Change(Method Method, ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, KvCondition? Condition, IMessage? Message)

@@ -173,8 +173,8 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
             WithLife = options is { WithLife: true },
         };
         var terms = _calls.TermsOf(options);
-        var (response, error) = await RangeCalls.GetNearestAsync(_router, request, terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry)
-            .ConfigureAwait(false);
+        var (response, error) = await RangeCalls.GetNearestAsync(
+            _router, request, terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry, hedgeAfter: terms.HedgeAfter).ConfigureAwait(false);
         return error is null ? ToResult(response!) : throw _calls.ToException(error);
     }
 
@@ -199,7 +199,7 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
         var messages = await ManyKeys.GetAsync(
             _router, [.. keys.Select(static key => key.ToByteString())],
             _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null), terms.DeadlineMs, cancellationToken,
-            withLife: options is { WithLife: true }, noRetry: terms.NoRetry).ConfigureAwait(false);
+            withLife: options is { WithLife: true }, noRetry: terms.NoRetry, hedgeAfter: terms.HedgeAfter).ConfigureAwait(false);
         if (messages.Error is { } error)
             throw _calls.ToException(error);
         return [.. messages.Entries.Select(ToResult)];
@@ -666,8 +666,8 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
             Read = _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null),
         };
         var terms = _calls.TermsOf(options);
-        var (response, error) = await RangeCalls.CountAsync(_router, request, terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry)
-            .ConfigureAwait(false);
+        var (response, error) = await RangeCalls.CountAsync(
+            _router, request, terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry, hedgeAfter: terms.HedgeAfter).ConfigureAwait(false);
         if (error is not null)
             throw _calls.ToException(error);
         _calls.See(response!.Position);

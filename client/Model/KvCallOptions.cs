@@ -22,8 +22,9 @@ public record KvCallOptions
     public bool NoRetry { get; init; }
 
     /// <exception cref="ArgumentOutOfRangeException">It cannot be the time of a call.</exception>
-    internal static TimeSpan? Checked(TimeSpan? value) => value is { } timeout && (timeout <= TimeSpan.Zero || timeout > TimeoutMax)
-        ? throw new ArgumentOutOfRangeException(
-            nameof(value), value, $"The timeout of a call must be greater than zero and at most {TimeoutMax.TotalHours} hours.")
-        : value;
+    internal static TimeSpan? Checked(TimeSpan? value, string meaning = "The timeout of a call") =>
+        value is { } time && (time <= TimeSpan.Zero || time > TimeoutMax)
+            ? throw new ArgumentOutOfRangeException(
+                nameof(value), value, $"{meaning} must be greater than zero and at most {TimeoutMax.TotalHours} hours.")
+            : value;
 }

@@ -24,7 +24,8 @@ internal static class ClientMetrics
         Meter.CreateHistogram("kvcluster.client.request.duration", "s", "Duration of answered calls, retries included.", null, Buckets.Seconds);
     private static readonly Counter<long> Failed =
         Meter.CreateCounter<long>("kvcluster.client.request.failed", "{request}", "Calls that ended with an error, by reason.");
-    private static readonly Counter<long> Retries = Meter.CreateCounter<long>("kvcluster.client.retries", "{attempt}", "Retried attempts, by reason.");
+    private static readonly Counter<long> Retries = Meter.CreateCounter<long>(
+        "kvcluster.client.retries", "{attempt}", "Retried attempts, by reason; HEDGED: a read that was sent to another replica, too.");
     private static readonly Counter<long> UnexpectedOnes = Meter.CreateCounter<long>(
         "kvcluster.client.unexpected", "{exception}", "Unexpected exceptions in the library's loops, which continued. The log says more.");
     private static long _mapChanges;

@@ -45,6 +45,9 @@ internal sealed class CallAttempts(
     /// <summary>No attempt is repeated, except at the node that a redirection names.</summary>
     public bool NoRetry { get; init; }
 
+    /// <summary>How long an attempt waits before it is sent to another replica as well; null: it never is.</summary>
+    public TimeSpan? HedgeAfter { get; init; }
+
     public ReadOnlyMemory<byte> Key { get; } = key;
 
     public ByteString Request { get; } = request;

@@ -29,6 +29,8 @@ internal sealed class CallRouter : IAsyncDisposable
     private const int RequestBytesMax = KvLimits.WriteBytesMax + (1 << 20);
     // A wait without limit checks at this interval, because a timer cannot be set for longer than some weeks.
     private const int MapWaitMs = 1_000;
+    // For the metrics, as the reason of an attempt at another replica.
+    private const string Hedged = "HEDGED";
     // The longest wait before the next attempt of a call when the retry budget was empty.
     private const int NewsWaitMs = 1_000;
     private readonly KvClientOptions _options;
@@ -115,11 +117,14 @@ internal sealed class CallRouter : IAsyncDisposable
     /// passes on its way takes as long as a call, and a router may have many callers with short deadlines.</param>
     /// <param name="place">Where the key is, if it has been searched already.</param>
     /// <param name="noRetry">No attempt is repeated, except at the node that a redirection names.</param>
+    /// <param name="hedgeAfter">How long a read at any replica waits before it is sent to another one as well; null: it never is. It has no effect on other
+    /// calls, nor with <paramref name="noRetry"/>.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
         Method method, ReadOnlyMemory<byte> key,
         ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
-        ActivityContext parent = default, ReplyWay way = default, bool isQuiet = false, KeyPlace place = default, bool noRetry = false)
+        ActivityContext parent = default, ReplyWay way = default, bool isQuiet = false, KeyPlace place = default, bool noRetry = false,
+        TimeSpan? hedgeAfter = null)
     {
         ThrowIfClosed();
         if (request.Length > RequestBytesMax)
@@ -130,7 +135,7 @@ internal sealed class CallRouter : IAsyncDisposable
         var span = ClientMetrics.TakesSpans ? ClientMetrics.StartCall(method, parent) : null;
         var call = new CallAttempts(_runtime, method, key, request, deadlineMs, isIdentified, atAnyReplica)
         {
-            Traceparent = TraceparentOf(span, parent), Way = way, Place = place, NoRetry = noRetry,
+            Traceparent = TraceparentOf(span, parent), Way = way, Place = place, NoRetry = noRetry, HedgeAfter = atAnyReplica && !noRetry ? hedgeAfter : null,
         };
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
         try
@@ -252,8 +257,41 @@ internal sealed class CallRouter : IAsyncDisposable
         if (turn > 0)
             ClientMetrics.Retried(call.Method, call.LastReason);
         var destination = Destinations.ForCall(shard, turn, call.AtAnyReplica);
-        if (destination.Address is not { } address)
+        if (destination.Address is null)
             return call.Again(destination.Failure!);
+        return call.HedgeAfter is { } hedgeAfter
+            ? await TryHedgedAsync(call, hedgeAfter, shard, destination, cancellationToken).ConfigureAwait(false)
+            : Judge(call, await SendAsync(call, shard, destination, cancellationToken).ConfigureAwait(false));
+    }
+
+    // An attempt whose first node does not answer in time is sent to a second one. The first answer that settles the call wins. The other one is cancelled,
+    // which its node hears, and not waited for.
+    private async ValueTask<Attempt> TryHedgedAsync(
+        CallAttempts call, TimeSpan hedgeAfter, ShardRoute? shard, Destination destination, CancellationToken cancellationToken)
+    {
+        using var settled = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
+        try
+        {
+            var first = SendAsync(call, shard, destination, settled.Token).AsTask();
+            await Task.WhenAny(first, _runtime.DelayAsync(hedgeAfter, settled.Token)).ConfigureAwait(false);
+            var other = first.IsCompleted || cancellationToken.IsCancellationRequested ? default : Destinations.ForHedge(shard, destination.Address!);
+            // Without budget it waits for the first node, because a cluster that is slow altogether gets no faster by twice as many reads.
+            if (other.Address is null || !_budget.TryTake())
+                return Judge(call, await first.ConfigureAwait(false));
+            ClientMetrics.Retried(call.Method, Hedged);
+            var second = SendAsync(call, shard, other, settled.Token).AsTask();
+            var earlier = await Task.WhenAny(first, second).ConfigureAwait(false);
+            var attempt = Judge(call, await earlier.ConfigureAwait(false));
+            return attempt.MayRetry ? Judge(call, await (earlier == first ? second : first).ConfigureAwait(false)) : attempt;
+        }
+        finally
+        {
+            await _runtime.CancelAsync(settled).ConfigureAwait(false);
+        }
+    }
+
+    private ValueTask<CallAnswer> SendAsync(CallAttempts call, ShardRoute? shard, Destination destination, CancellationToken cancellationToken)
+    {
         // A connection's places are shared among the shards, even on a connection to a gateway, which finds the shard itself. Otherwise one stuck shard would
         // block the calls to all shards.
         var pending = PendingCall.Rent(call.Method, call.Request, shard?.ShardId ?? default, destination.Generation, call.AttemptDeadlineMs());
@@ -266,8 +304,7 @@ internal sealed class CallRouter : IAsyncDisposable
             _ => SmallReplyBytes,
         };
         var connections = call.Way.Lane == ReplyLane.Large ? _large : _connections;
-        var answer = await connections.To(address).CallAsync(pending, cancellationToken).ConfigureAwait(false);
-        return answer.Reply is { } reply ? Judge(call, reply) : call.Unanswered(answer);
+        return connections.To(destination.Address!).CallAsync(pending, cancellationToken);
     }
 
     // A leader may have been found meanwhile. Otherwise this is the interval at which such a call tries.
@@ -278,8 +315,10 @@ internal sealed class CallRouter : IAsyncDisposable
         cancellationToken.ThrowIfCancellationRequested();
     }
 
-    private Attempt Judge(CallAttempts call, Reply reply)
+    private Attempt Judge(CallAttempts call, CallAnswer answer)
     {
+        if (answer.Reply is not { } reply)
+            return call.Unanswered(answer);
         if (reply.Code == 0)
             return new Attempt(reply.Response, null, false);
         var status = Status.Parser.ParseFrom(reply.Status);

@@ -64,6 +64,12 @@ internal sealed class GatewayChoice : IDestinations
         : Slow() is { } slow ? new Destination(slow, null) { IsSlow = true }
         : new Destination(null, Failure);
 
+    /// <summary>The next router, or the same one if there is no other. It spreads reads over the replicas by itself.</summary>
+    /// <inheritdoc/>
+    public Destination ForHedge(ShardRoute? route, string first) =>
+        // Calls of others take turns as well, so the next turn may be that of the first one.
+        TryNext(out var address) && (address != first || TryNext(out address)) ? new Destination(address, null) : new Destination(null, Failure);
+
     /// <inheritdoc/>
     public Destination ForStream(ShardRoute? route, int turn, bool atAnyReplica) =>
         TryNext(out var address) ? new Destination(address, null) : new Destination(null, Failure);

@@ -18,6 +18,11 @@ internal interface IDestinations : IAsyncDisposable
     /// <param name="atAnyReplica">It is a read that any replica may serve.</param>
     Destination ForCall(ShardRoute? route, int turn, bool atAnyReplica);
 
+    /// <summary>A second destination of an attempt at any replica whose first one has not answered yet; never one that is slow to connect.</summary>
+    /// <param name="route">The key's shard; null if no known shard has it.</param>
+    /// <param name="first">The address of the first one.</param>
+    Destination ForHedge(ShardRoute? route, string first);
+
     /// <summary>The destination of a stream that begins in a shard.</summary>
     /// <inheritdoc cref="ForCall"/>
     Destination ForStream(ShardRoute? route, int turn, bool atAnyReplica);

@@ -18,13 +18,14 @@ internal static class ManyKeys
     /// </summary>
     public static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error, IReadOnlyDictionary<ShardId, int>? PartBytesMax)> GetAsync(
         CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken,
-        ReplyWay way = default, bool withLife = false, bool noRetry = false)
+        ReplyWay way = default, bool withLife = false, bool noRetry = false, TimeSpan? hedgeAfter = null)
     {
         await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         while (true)
         {
             var changed = calls.Table.NextChange();
-            var answer = await GetByGroupAsync(calls, keys, read, deadlineMs, cancellationToken, way, withLife, noRetry).ConfigureAwait(false);
+            var answer = await GetByGroupAsync(calls, keys, read, deadlineMs, cancellationToken, way, withLife, noRetry, hedgeAfter)
+                .ConfigureAwait(false);
             if (answer.Error is not { } error || CallStatus.ReasonOf(error) != CallStatus.ShardsDiffer || calls.Runtime.NowMs >= deadlineMs)
                 return answer;
             // The refusal had the routes that its node knows, and the map stream brings the others.
@@ -35,14 +36,14 @@ internal static class ManyKeys
 
     private static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error, IReadOnlyDictionary<ShardId, int>? PartBytesMax)> GetByGroupAsync(
         CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way, bool withLife,
-        bool noRetry)
+        bool noRetry, TimeSpan? hedgeAfter)
     {
         var entries = new GetResponse[keys.Count];
         var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.ShardOf(keys[index].Span));
         var seen = read?.Mode == ReadMode.Session ? read.Seen.ToLookup(static position => position.ShardId) : null;
         var answers = await Task.WhenAll(groups.Select(group => GetOfShardAsync(
             calls, keys, [.. group], OptionsOf(group.Key, read, seen), deadlineMs,
-            cancellationToken, way with { BytesMax = way.PartBytesMax?.GetValueOrDefault(group.Key) ?? 0 }, group.Key, withLife, noRetry)))
+            cancellationToken, way with { BytesMax = way.PartBytesMax?.GetValueOrDefault(group.Key) ?? 0 }, group.Key, withLife, noRetry, hedgeAfter)))
             .ConfigureAwait(false);
         var largeBytes = 0L;
         foreach (var (_, indexes, response, error) in answers)
@@ -79,15 +80,16 @@ internal static class ManyKeys
 
     private static async Task<(ShardId Shard, int[] Indexes, GetManyResponse? Response, Status? Error)> GetOfShardAsync(
         CallRouter calls, IReadOnlyList<ByteString> keys,
-        int[] indexes, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way, ShardId shard, bool withLife, bool noRetry)
+        int[] indexes, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way, ShardId shard, bool withLife, bool noRetry,
+        TimeSpan? hedgeAfter)
     {
         var request = new GetManyRequest { Read = read, WithLife = withLife };
         foreach (var index in indexes)
             request.Keys.Add(keys[index]);
         var reply = await calls.CallAsync(
             Method.GetMany, keys[indexes[0]].Memory,
-            request.ToByteString(), deadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false, way: way, noRetry: noRetry)
-            .ConfigureAwait(false);
+            request.ToByteString(), deadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false, way: way, noRetry: noRetry,
+            hedgeAfter: hedgeAfter).ConfigureAwait(false);
         return (shard, indexes, reply.Error is null ? GetManyResponse.Parser.ParseFrom(reply.Response) : null, reply.Error);
     }
 }

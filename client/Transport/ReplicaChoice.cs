@@ -32,6 +32,12 @@ internal sealed class ReplicaChoice(RouteTable table, NodeConnections connection
             : new Destination(null, $"none of the nodes of shard {route.ShardId} can be reached{WhyNot(route)}");
     }
 
+    /// <summary>The next of the other replicas.</summary>
+    /// <inheritdoc/>
+    public Destination ForHedge(ShardRoute? route, string first) => route is not null && NextReplica(route, first) is { } address
+        ? new Destination(address, null) { Generation = route.Generation }
+        : new Destination(null, "no other replica can be reached");
+
     /// <summary>The leader as far as known; for a scan at any replica, the replicas in every other turn.</summary>
     /// <inheritdoc/>
     public Destination ForStream(ShardRoute? route, int turn, bool atAnyReplica)
@@ -83,12 +89,12 @@ internal sealed class ReplicaChoice(RouteTable table, NodeConnections connection
         table.Nodes.TryGetValue(route.LeaderId, out var address) && connections.To(address).Failure is { Length: > 0 } failure ? $": {failure}" : "";
 
     // Spreads the reads of one client evenly over the replicas.
-    private string? NextReplica(ShardRoute route)
+    private string? NextReplica(ShardRoute route, string? except = null)
     {
         var turn = (uint)Interlocked.Increment(ref _spread);
         for (var place = 0u; place < route.Nodes.Count; place++)
         {
-            if (TryReach(new(route.Nodes[(int)((turn + place) % (uint)route.Nodes.Count)]), out var address))
+            if (TryReach(new(route.Nodes[(int)((turn + place) % (uint)route.Nodes.Count)]), out var address) && address != except)
                 return address;
         }
         return null;

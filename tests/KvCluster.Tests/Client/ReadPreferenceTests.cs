@@ -86,6 +86,24 @@ public sealed class ReadPreferenceTests
     }
 
     [Fact]
+    public async Task Get_SentToASecondReplica_IsCancelledAtTheOneThatIsSilent()
+    {
+        await using var cluster = await FakeCluster.StartAsync(3);
+        await using var client = cluster.Connect(KvReadMode.Stale);
+        await client.PutAsync("a", "1");
+        await ReachAllAsync(cluster, client);
+        var arrived = 0;
+        foreach (var node in cluster.Nodes)
+            node.Script = _ => Task.FromResult(Interlocked.Increment(ref arrived) == 1 ? FakeNode.Silence : null);
+        Assert.Equal("1", Text((await client.GetAsync("a", new KvGetOptions { HedgeAfter = TimeSpan.FromMilliseconds(1) })).Value));
+        await Eventually.TrueAsync(() => cluster.Nodes.Any(static node => !node.Cancelled.IsEmpty), "the silent node hears that nobody waits");
+        Assert.Equal(1, cluster.Nodes.Max(static node => node.Calls.Count));
+        Assert.Equal(2, cluster.Nodes.Sum(static node => node.Calls.Count));
+        var silent = Assert.Single(cluster.Nodes, static node => !node.Cancelled.IsEmpty);
+        Assert.Equal(silent.Calls.Single().Id, silent.Cancelled.Single());
+    }
+
+    [Fact]
     public async Task Get_NoReplicaCatchesUpInTime_ReportsIt()
     {
         await using var cluster = await FakeCluster.StartAsync(3);
