@@ -284,6 +284,11 @@ internal sealed class CallRouter : IAsyncDisposable
             var attempt = Judge(call, await earlier.ConfigureAwait(false));
             return attempt.MayRetry ? Judge(call, await (earlier == first ? second : first).ConfigureAwait(false)) : attempt;
         }
+        catch (OperationCanceledException) when (cancellationToken.IsCancellationRequested)
+        {
+            // A call that waited for a place ends with an exception that names the token of both calls, which the caller does not know.
+            throw new OperationCanceledException(cancellationToken);
+        }
         finally
         {
             await _runtime.CancelAsync(settled).ConfigureAwait(false);

@@ -170,6 +170,24 @@ public sealed class HedgingTests
         Assert.All(nodes.Calls, static call => Assert.True(call.IsCancelled));
     }
 
+    /// <summary>By its token a caller tells its own cancellation from that of something else.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Read_GivenUpWhileItWaitsForAPlace_NamesTheTokenOfItsCaller(bool isSentTwice)
+    {
+        var nodes = new HeldNodes(3) { AreFull = true };
+        await using var client = nodes.Connect();
+        using var givesUp = new CancellationTokenSource();
+        var get = client.GetAsync("k", Hedged, givesUp.Token).AsTask();
+        if (isSentTwice)
+            await nodes.PassAsync(After);
+        Assert.Equal(isSentTwice ? 2 : 1, nodes.Calls.Count);
+        await givesUp.CancelAsync();
+        var cancelled = await Assert.ThrowsAnyAsync<OperationCanceledException>(() => get.WaitAsync(Eventually.Limit));
+        Assert.Equal(givesUp.Token, cancelled.CancellationToken);
+    }
+
     [Theory]
     [InlineData(0)]
     [InlineData(-1)]
@@ -185,6 +203,9 @@ public sealed class HedgingTests
     private sealed class HeldNodes(uint nodes) : INodeConnector
     {
         private readonly ManualTime _time = new();
+
+        /// <summary>Whether each call waits for a place on its connection, from where a cancellation comes as an exception.</summary>
+        public bool AreFull { get; init; }
 
         /// <summary>All calls, in the order in which they arrived.</summary>
         public ConcurrentQueue<HeldCall> Calls { get; } = new();
@@ -222,7 +243,7 @@ public sealed class HedgingTests
         {
             var held = new HeldCall(address);
             nodes.Calls.Enqueue(held);
-            cancellationToken.Register(held.Cancel);
+            cancellationToken.Register(() => held.Cancel(nodes.AreFull ? cancellationToken : default));
             return new ValueTask<CallAnswer>(held.Ended);
         }
 
@@ -240,7 +261,9 @@ public sealed class HedgingTests
         /// <summary>Whether it was given up before it was answered.</summary>
         public bool IsCancelled { get; private set; }
 
-        public void Cancel() => IsCancelled = _ended.TrySetResult(new CallAnswer(null, true, "cancelled", false));
+        public void Cancel(CancellationToken thrown) => IsCancelled = thrown.CanBeCanceled
+            ? _ended.TrySetCanceled(thrown)
+            : _ended.TrySetResult(new CallAnswer(null, true, "cancelled", false));
 
         public void Answer(IMessage response) => End(new Reply { Response = response.ToByteString() });
 
