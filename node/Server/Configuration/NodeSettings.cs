@@ -69,8 +69,9 @@ internal static class NodeSettings
 
     public static readonly Setting<int?> MemoryBudget = new("memory-budget-mib", "MIB",
         "Memory that the stores of all replicas of the node may use together: changed, held and free pages, the journal's newest records and index, waiting "
-        + "requests; by default a quarter of the machine's memory, or 3/16 of the container's limit, of which .NET uses three quarters, and at least 128. "
-        + "Above half of it, writers and applying followers are slowed until checkpoints are written. Client calls have their own limit, call-memory-mib.",
+        + "requests; by default a quarter of the machine's memory, or 3/16 of the container's limit, of which .NET's heap has at most three quarters, "
+        + "and at least 128. Above half of it, writers and applying followers are slowed until checkpoints are written. Client calls have their own limit, "
+        + "call-memory-mib.",
         SettingForms.OptionalNumber(NodeOptions.MemoryBudgetMin, 1 << 24));
 
     public static readonly Setting<int> DigestInterval = new("digest-interval-minutes", "MINUTES",
