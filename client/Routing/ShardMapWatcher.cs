@@ -148,9 +148,9 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
             if (cancellationToken.IsCancellationRequested)
                 return;
             _failure = $"{address}: {(failure is RpcException rpc ? rpc.Status.Detail : failure.Message)}";
-            var ends = PermanentFailures.HasEnded(failure) ? _ends.GetValueOrDefault(address) + 1 : 0;
+            var ends = EndpointFailures.HasEnded(failure) ? _ends.GetValueOrDefault(address) + 1 : 0;
             _ends[address] = ends;
-            if (PermanentFailures.Has(failure) || ends >= EndsMax)
+            if (EndpointFailures.IsPermanent(failure) || ends >= EndsMax)
                 _unusable[address] = _failure;
             else
                 _unusable.TryRemove(address, out _);

@@ -327,8 +327,7 @@ internal sealed class CallRouter : IAsyncDisposable
         if (reply.Code == 0)
             return new Attempt(reply.Response, null, false);
         var status = Status.Parser.ParseFrom(reply.Status);
-        if (status.GetDetail<RouteHint>() is { } hint)
-            Table.Fold(hint);
+        RouteHints.Fold(Table, status);
         return call.Refused(status);
     }
 }

@@ -1,5 +1,6 @@
 using Grpc.Core;
 using KvCluster.Admin.V1;
+using KvCluster.Client.Routing;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
@@ -82,7 +83,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : Oper
             request,
             channels,
             () => LeaderAddressAsync(ShardOf(((WatchOperationRequest)(object)request).Id), deadlineMs, cancellationToken),
-            (_, failure) => FoldHint(failure),
+            (_, failure) => RouteHints.Fold(calls.Table, failure),
             deadlineMs,
             cancellationToken);
 
@@ -184,7 +185,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : Oper
                 attempts.Note(failure, leader);
                 if (failure.StatusCode != StatusCode.Unavailable || Environment.TickCount64 >= deadlineMs || cancellationToken.IsCancellationRequested)
                     throw attempts.Weakest();
-                FoldHint(failure);
+                RouteHints.Fold(calls.Table, failure);
             }
             if (Environment.TickCount64 >= deadlineMs)
             {
@@ -193,12 +194,6 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : Oper
             }
             await WaitForNewsAsync(changed, cancellationToken).ConfigureAwait(false);
         }
-    }
-
-    private void FoldHint(RpcException failure)
-    {
-        if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
-            calls.Table.Fold(hint);
     }
 
     private async Task<string> LeaderAddressAsync(ShardId shard, long deadlineMs, CancellationToken cancellationToken)

@@ -1,6 +1,7 @@
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Client.Routing;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
@@ -134,8 +135,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         catch (RpcException failure) when (StreamEnds.MayGoOn(failure) && !IsGivenUp && !cancellationToken.IsCancellationRequested)
         {
             _broken = isOneSnapshot ? failure : null;
-            if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
-                calls.Table.Fold(hint);
+            RouteHints.Fold(calls.Table, failure);
             var asked = CallStatus.RetryDelayOf(failure.GetRpcStatus());
             // At most as long as the scan may still wait.
             _asked = asked < Left ? asked : Left;

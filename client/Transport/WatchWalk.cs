@@ -3,6 +3,7 @@ using System.Runtime.ExceptionServices;
 using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Client.Routing;
 using KvCluster.V1;
 using WatchMessage = KvCluster.Client.Transport.StreamMessage<KvCluster.V1.WatchResponse>;
 
@@ -324,8 +325,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
     // Whether another attempt may succeed.
     private bool MayGoOn(Part part, RpcException failure, string address)
     {
-        if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
-            calls.Table.Fold(hint);
+        RouteHints.Fold(calls.Table, failure);
         if (OperatorOutcomes.WasNotSent(failure))
             calls.Destinations.Pause(address, $"{address}: {failure.Status.Detail}");
         if (failure.StatusCode == StatusCode.OutOfRange)

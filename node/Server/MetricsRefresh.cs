@@ -10,7 +10,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node;
 
-/// <summary>Keeps <see cref="NodeMetrics.Gauges"/> and <see cref="NodeMetrics.History"/> current.</summary>
+/// <summary>Keeps <see cref="NodeMetrics.Measured"/> and <see cref="NodeMetrics.History"/> current.</summary>
 internal sealed class MetricsRefresh : IAsyncDisposable
 {
     /// <summary>An answer takes about ten microseconds, so this is a hundredth of a core.</summary>
@@ -55,46 +55,46 @@ internal sealed class MetricsRefresh : IAsyncDisposable
             _metrics.Activity.Measure((long)RefreshTimes.TurnInterval.TotalMilliseconds);
         if (!reads)
             return;
-        var gauges = await ReadAsync(stop).ConfigureAwait(false);
-        _metrics.Gauges = gauges;
+        var measured = await ReadAsync(stop).ConfigureAwait(false);
+        _metrics.Measured = measured;
         if (samples)
-            _metrics.History.Add(Sample(gauges));
+            _metrics.History.Add(Sample(measured));
     }
 
-    private HistorySample Sample(NodeGauges gauges)
+    private HistorySample Sample(MeasuredNode measured)
     {
         var (calls, checkpoints, checkpointBytes) = _metrics.TakeWork();
         return new HistorySample
         {
             UnixUs = (TimeProvider.System.GetUtcNow() - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond,
             Calls = calls,
-            LagChanges = gauges.Replicas.SelectMany(replica => replica.Followers).Select(follower => follower.LagChanges).DefaultIfEmpty().Max(),
+            LagChanges = measured.Replicas.SelectMany(replica => replica.Followers).Select(follower => follower.LagChanges).DefaultIfEmpty().Max(),
             Memory = MemoryParts.Of(MemoryReport.Of(_shards.Memory)),
-            DiskUsedBytes = gauges.Replicas.Sum(replica => replica.DataAllocatedBytes + replica.JournalBytes),
-            DiskFreeBytes = gauges.Disk?.FreeBytes ?? 0,
+            DiskUsedBytes = measured.Replicas.Sum(replica => replica.DataAllocatedBytes + replica.JournalBytes),
+            DiskFreeBytes = measured.Disk?.FreeBytes ?? 0,
             Checkpoints = checkpoints,
             CheckpointBytes = checkpointBytes,
         };
     }
 
-    private async Task<NodeGauges> ReadAsync(CancellationToken stop)
+    private async Task<MeasuredNode> ReadAsync(CancellationToken stop)
     {
         var shards = _shards.All.OrderBy(static shard => shard.Shard).ToList();
-        var round = new GaugeRound(shards.Count);
+        var round = new MeasuringRound(shards.Count);
         foreach (var (index, shard) in shards.Index())
-            shard.ReadGauges(gauges => round.Take(index, gauges));
+            shard.Measure(measured => round.Take(index, measured));
         var replicas = await round.All.WaitAsync(stop).ConfigureAwait(false);
-        return new NodeGauges(replicas, [.. _peers.ReadLinks()], _map.Snapshot.Records.Count, ReadDisk());
+        return new MeasuredNode(replicas, [.. _peers.ReadLinks()], _map.Snapshot.Records.Count, ReadDisk());
     }
 
-    private DiskGauges? ReadDisk()
+    private MeasuredDisk? ReadDisk()
     {
         try
         {
             if (_asideTimestamp == 0 || Stopwatch.GetElapsedTime(_asideTimestamp) >= AsideInterval)
                 (_asideTimestamp, _asideBytes) = (Stopwatch.GetTimestamp(), _directory.AsideBytes());
             var drive = new DriveInfo(_directory.Location);
-            return new DiskGauges(drive.TotalSize, drive.AvailableFreeSpace, _asideBytes);
+            return new MeasuredDisk(drive.TotalSize, drive.AvailableFreeSpace, _asideBytes);
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {

@@ -8,8 +8,9 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// Where callers' requests enter a store. While this replica leads they are queued for <see cref="GroupCommit"/>, and the owner is told; otherwise they are
-/// refused. Owned by a store; writer executor, unless a member says otherwise.
+/// Where callers' requests enter a store, whose <see cref="RequestQueue"/> refuses those that are too many, after a server has limited its open calls
+/// (<c>OpenCallLimit</c>). While this replica leads, requests are queued for <see cref="GroupCommit"/>, and the owner is told; otherwise they are refused.
+/// Owned by a store; writer executor, unless a member says otherwise.
 /// </summary>
 internal sealed class RequestAdmission
 {

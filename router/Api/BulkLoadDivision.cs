@@ -1,6 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Transport;
+using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -92,9 +93,9 @@ internal sealed class BulkLoadDivision(
         _all = Task.WhenAll(_all, done);
         _greatest = greatest.ToArray();
         if (told != number)
-            return CallStatus.Invalid("BAD_REQUEST", LoadStream.WrongNumber(number, told));
+            return CallStatus.Invalid("BAD_REQUEST", BulkLoadStream.WrongNumber(number, told));
         if (entries == 0)
-            return CallStatus.Invalid("BAD_REQUEST", LoadStream.NoEntry);
+            return CallStatus.Invalid("BAD_REQUEST", BulkLoadStream.NoEntry);
         return entries <= KvLimits.KeysMax ? null
             : CallStatus.Invalid("TOO_MANY_OPERATIONS", $"A chunk may have at most {KvLimits.KeysMax:N0} entries; nothing of it was applied.");
     }

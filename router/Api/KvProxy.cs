@@ -182,7 +182,7 @@ internal sealed class KvProxy(
         IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var division = new BulkLoadDivision(forwarding, calls, memory.Requests, options, context, this);
-        return new LoadStream(division.LoadAsync, responseStream, memory.Replies).RunAsync(requestStream, context.CancellationToken);
+        return new BulkLoadStream(division.LoadAsync, responseStream, memory.Replies).RunAsync(requestStream, context.CancellationToken);
     }
 
     // A unary call writes only its own response, so it need not wait for others.

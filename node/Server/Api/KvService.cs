@@ -51,7 +51,7 @@ internal sealed class KvService(
 
     protected override Task BulkLoad(
         IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
-        new LoadStream((chunk, number, ended) => RunAsync(V1.Method.Write, chunk, number, context, ended), responseStream, memory.Replies)
+        new BulkLoadStream((chunk, number, ended) => RunAsync(V1.Method.Write, chunk, number, context, ended), responseStream, memory.Replies)
             .RunAsync(requestStream, context.CancellationToken);
 
     protected override Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context) =>

@@ -58,12 +58,12 @@ internal sealed class HostedShard(
 
     /// <summary>The replica's state for metrics.</summary>
     /// <param name="told">Called once, on this thread or on the replica's writer executor. Must be short and must not run anybody's continuation.</param>
-    public void ReadGauges(Action<ReplicaGauges> told)
+    public void Measure(Action<MeasuredReplica> told)
     {
         if (Replica is null)
-            told(new ReplicaGauges { Shard = Shard, Role = null, Disk = lacksRoom is null ? DiskState.Healthy : DiskState.Full });
+            told(new MeasuredReplica { Shard = Shard, Role = null, Disk = lacksRoom is null ? DiskState.Healthy : DiskState.Full });
         else
-            Replica.Report.ReadGauges(told);
+            Replica.Report.Measure(told);
     }
 
     /// <summary>What the replica knows of the shard's replicas; null if it has failed or stopped.</summary>

@@ -54,10 +54,10 @@ internal sealed class ReplicaReport(
 
     /// <summary>The replica's state for metrics.</summary>
     /// <param name="told">Called once, on the writer executor; see <see cref="ReplicaMailbox.LeaveTold"/>.</param>
-    public void ReadGauges(Action<ReplicaGauges> told)
+    public void Measure(Action<MeasuredReplica> told)
     {
-        ReplicaGauges? gauges = null;
-        mailbox.LeaveTold(() => gauges = ReadGauges(), _ => told(gauges ?? new ReplicaGauges { Shard = Shard, Role = null }));
+        MeasuredReplica? measured = null;
+        mailbox.LeaveTold(() => measured = Measure(), _ => told(measured ?? new MeasuredReplica { Shard = Shard, Role = null }));
     }
 
     /// <summary>What it knows of the shard's replicas, for decisions; null if it has failed or stopped.</summary>
@@ -137,13 +137,13 @@ internal sealed class ReplicaReport(
             [.. followers]) { DigestsAgree = core.DigestsAgree };
     }
 
-    private ReplicaGauges ReadGauges()
+    private MeasuredReplica Measure()
     {
         var role = core.Role;
         // A quiescent leader has no lease between its heartbeats, and some of these may be lost.
         var isFollowed = role == ReplicaRole.Leader
             && (reads.HasLease || (core.IsQuiescent && reads.AgeUs <= QuiescentRoundsUnansweredMax * (ulong)context.Replication.QuiescentIntervalUs));
-        return new ReplicaGauges
+        return new MeasuredReplica
         {
             Shard = Shard,
             Role = role,
@@ -163,7 +163,7 @@ internal sealed class ReplicaReport(
             Readers = Store.Statistics.Readers,
             SnapshotAge = Store.Statistics.OldestSnapshotAge(),
             PinnedBytes = Store.Statistics.PinnedBytes,
-            Followers = [.. core.Followers.Select(follower => new FollowerGauges(
+            Followers = [.. core.Followers.Select(follower => new MeasuredFollower(
                 core.View.NodeOf(follower.Replica),
                 Store.Statistics.JournalBytesBehind(follower.Acked),
                 (long)(Store.Log.Last.Change - Math.Min(Store.Log.Last.Change, follower.Acked.Change))))],

@@ -55,7 +55,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private readonly Histogram<double> _coordinatorCalls;
     private readonly ObservableInstrument<long> _replicas;
     private readonly int _shardSeriesMax;
-    private volatile NodeGauges _gauges = NodeGauges.None;
+    private volatile MeasuredNode _measured = MeasuredNode.None;
     private volatile CallMemory? _calls;
     private volatile MemoryAccount? _stores;
     private volatile Func<long>? _watchers;
@@ -148,9 +148,9 @@ internal sealed class NodeMetrics : IAsyncDisposable
     public bool WatchesReplicas => _replicas.Enabled;
 
     /// <summary>The latest state of the replicas.</summary>
-    public NodeGauges Gauges
+    public MeasuredNode Measured
     {
-        set => _gauges = value;
+        set => _measured = value;
     }
 
     /// <summary>The memory of calls. Set when the node begins to serve.</summary>
@@ -366,26 +366,26 @@ internal sealed class NodeMetrics : IAsyncDisposable
         [new(one.Count, new Tag(key, one.Name)), new(other.Count, new Tag(key, other.Name))];
 
     private IEnumerable<Measurement<long>> ReplicasByRole() =>
-        Roles.Select(role => new Measurement<long>(_gauges.Replicas.LongCount(replica => replica.Role == role.Role), new Tag(Role, role.Name)));
+        Roles.Select(role => new Measurement<long>(_measured.Replicas.LongCount(replica => replica.Role == role.Role), new Tag(Role, role.Name)));
 
     private void ObserveReplicas()
     {
         _meter.CreateObservableUpDownCounter(
-            "kvcluster.node.shards.leaderless", () => _gauges.Replicas.LongCount(replica => replica.IsLeaderless), "{replica}",
+            "kvcluster.node.shards.leaderless", () => _measured.Replicas.LongCount(replica => replica.IsLeaderless), "{replica}",
             "Replicas that know no leader of their shard, or lead it without a majority.");
         _meter.CreateObservableUpDownCounter(
-            "kvcluster.node.shards.led", () => _gauges.Replicas.LongCount(replica => replica.IsFollowed), "{replica}",
+            "kvcluster.node.shards.led", () => _measured.Replicas.LongCount(replica => replica.IsFollowed), "{replica}",
             "Replicas that lead their shard with a majority.");
         _meter.CreateObservableGauge(
-            "kvcluster.node.map.shards", () => _gauges.MapShards, "{shard}", "Shards of the whole cluster, according to this node's shard map.");
+            "kvcluster.node.map.shards", () => _measured.MapShards, "{shard}", "Shards of the whole cluster, according to this node's shard map.");
         _meter.CreateObservableUpDownCounter(
-            "kvcluster.node.replicas.leased", () => _gauges.Replicas.LongCount(replica => replica.HasLease), "{replica}",
+            "kvcluster.node.replicas.leased", () => _measured.Replicas.LongCount(replica => replica.HasLease), "{replica}",
             "Leaders with a lease, which answer reads without asking their followers. A quiescent leader has none.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.impaired", () => ByDisk(), "{replica}", "Replicas whose disk is slow or full.");
     }
 
     private IEnumerable<Measurement<long>> ByDisk() => new[] { DiskState.Slow, DiskState.Full }.Select(disk =>
-        new Measurement<long>(_gauges.Replicas.LongCount(replica => replica.Disk == disk), new Tag(Disk, NameOf(disk))));
+        new Measurement<long>(_measured.Replicas.LongCount(replica => replica.Disk == disk), new Tag(Disk, NameOf(disk))));
 
     private static string NameOf<T>(T value)
         where T : struct, Enum =>
@@ -410,11 +410,11 @@ internal sealed class NodeMetrics : IAsyncDisposable
             + "changes that the follower has not acknowledged.");
     }
 
-    private IEnumerable<Measurement<T>> ByShard<T>(Func<ReplicaGauges, T> value)
+    private IEnumerable<Measurement<T>> ByShard<T>(Func<MeasuredReplica, T> value)
         where T : struct =>
-        _gauges.Replicas.Take(_shardSeriesMax).Select(replica => new Measurement<T>(value(replica), new Tag(RpcTags.Shard, replica.Shard.Value)));
+        _measured.Replicas.Take(_shardSeriesMax).Select(replica => new Measurement<T>(value(replica), new Tag(RpcTags.Shard, replica.Shard.Value)));
 
-    private IEnumerable<Measurement<long>> ByFollower(Func<FollowerGauges, long> value) => _gauges.Replicas.Take(_shardSeriesMax).SelectMany(replica =>
+    private IEnumerable<Measurement<long>> ByFollower(Func<MeasuredFollower, long> value) => _measured.Replicas.Take(_shardSeriesMax).SelectMany(replica =>
         replica.Followers.Select(follower => new Measurement<long>(
             value(follower), new Tag(RpcTags.Shard, replica.Shard.Value), new Tag(RpcTags.Peer, BoxedNode.Of(follower.Node)))));
 
@@ -432,11 +432,11 @@ internal sealed class NodeMetrics : IAsyncDisposable
             + "because there was no credit or no stream. What matters is sent again.");
     }
 
-    private IEnumerable<Measurement<long>> ByPeer(Func<FollowerGauges, long> value) => _gauges.Replicas.SelectMany(replica => replica.Followers)
+    private IEnumerable<Measurement<long>> ByPeer(Func<MeasuredFollower, long> value) => _measured.Replicas.SelectMany(replica => replica.Followers)
         .GroupBy(follower => follower.Node).Select(peer => new Measurement<long>(peer.Max(value), new Tag(RpcTags.Peer, BoxedNode.Of(peer.Key))));
 
-    private IEnumerable<Measurement<long>> Links(Func<LinkGauges, long> value) =>
-        _gauges.Links.Select(link => new Measurement<long>(value(link), new Tag(RpcTags.Peer, BoxedNode.Of(link.Node))));
+    private IEnumerable<Measurement<long>> Links(Func<MeasuredLink, long> value) =>
+        _measured.Links.Select(link => new Measurement<long>(value(link), new Tag(RpcTags.Peer, BoxedNode.Of(link.Node))));
 
     private void ObserveStores()
     {
@@ -456,7 +456,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
             + "which checkpoints will write or readers still need.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.readers", () => Sum(replica => replica.Readers), "{reader}", "Open snapshots.");
         _meter.CreateObservableGauge(
-            "kvcluster.node.store.snapshot.age", () => _gauges.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s",
+            "kvcluster.node.store.snapshot.age", () => _measured.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s",
             "Age of the oldest open snapshot.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.pinned.size", () => Sum(replica => replica.PinnedBytes), "By", "Memory and file space that "
             + "open snapshots, and checkpoints being sent, keep from being reused.");
@@ -476,7 +476,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private IEnumerable<Measurement<long>> MemoryByUse() =>
         MemoryUses.Select(use => new Measurement<long>(_stores?.UsedFor(use.Use) ?? 0, new Tag(Use, use.Name)));
 
-    private IEnumerable<Measurement<long>> OfDisk(Func<DiskGauges, long> value) => _gauges.Disk is { } disk ? [new Measurement<long>(value(disk))] : [];
+    private IEnumerable<Measurement<long>> OfDisk(Func<MeasuredDisk, long> value) => _measured.Disk is { } disk ? [new Measurement<long>(value(disk))] : [];
 
-    private long Sum(Func<ReplicaGauges, long> value) => _gauges.Replicas.Sum(value);
+    private long Sum(Func<MeasuredReplica, long> value) => _measured.Replicas.Sum(value);
 }

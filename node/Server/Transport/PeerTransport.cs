@@ -76,9 +76,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     public long SessionOf(NodeId node) => _links.TryGetValue(node, out var link) && link.IsUp ? link.Sessions : 0;
 
     /// <summary>The state of the streams, without nodes that left the cluster. Any thread.</summary>
-    public IEnumerable<LinkGauges> ReadLinks() =>
+    public IEnumerable<MeasuredLink> ReadLinks() =>
         _links.Where(link => link.Value.IsUp || _map?.Snapshot.Nodes.ContainsKey(link.Key) == true).OrderBy(link => link.Key)
-            .Select(link => new LinkGauges(link.Key, link.Value.IsUp && !link.Value.IsSilentFor(DownAfter), link.Value.WaitingBytes, link.Value.Dropped));
+            .Select(link => new MeasuredLink(link.Key, link.Value.IsUp && !link.Value.IsSilentFor(DownAfter), link.Value.WaitingBytes, link.Value.Dropped));
 
     /// <summary>Runs a stream that another node opened, until it ends.</summary>
     /// <param name="incoming">Messages from the other node.</param>

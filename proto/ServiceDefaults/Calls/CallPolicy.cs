@@ -79,7 +79,7 @@ internal sealed class CallPolicy
         }
         catch (RpcException refusal)
         {
-            CallStatus.Write(context, refusal);
+            CallEnding.Write(context, refusal);
         }
         catch (OperationCanceledException) when (context.RequestAborted.IsCancellationRequested)
         {
@@ -111,14 +111,14 @@ internal sealed class CallPolicy
         var (path, headers) = (context.Request.Path.Value ?? "", context.Request.Headers);
         if (!_methods.Value.TryGetValue(path, out var method))
         {
-            CallStatus.Write(context, _unserved?.ToException(path) ?? new RpcException(new Status(StatusCode.Unimplemented, $"{path} is not served here.")));
+            CallEnding.Write(context, _unserved?.ToException(path) ?? new RpcException(new Status(StatusCode.Unimplemented, $"{path} is not served here.")));
             return null;
         }
         if (headers.GrpcEncoding is { Count: > 0 } encoding && !Decompression.IsKnown(encoding.ToString()))
         {
             context.Response.Headers.GrpcAcceptEncoding = Decompression.Accepted;
             var text = $"The encoding '{encoding}' is not supported; {Decompression.Accepted} are.";
-            CallStatus.Write(context, new RpcException(new Status(StatusCode.Unimplemented, text)));
+            CallEnding.Write(context, new RpcException(new Status(StatusCode.Unimplemented, text)));
             return null;
         }
         if (_foreign?.OtherOf(headers.TryGetValue(ClusterHeader.Name, out var named) ? named.ToString() : null) is { } other)

@@ -1,5 +1,5 @@
-// Limits the memory of all calls of a process together, and how many may be open. Created once by node or router from its setting; its parts are used by any
-// thread.
+// Limits the memory of all calls of a process together. How many may be open follows from it, and OpenCallLimit refuses those that are too many. Created once
+// by node or router from its setting; its parts are used by any thread.
 using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.Core;
@@ -9,11 +9,12 @@ using Microsoft.Extensions.DependencyInjection;
 namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>
-/// The budget for the bytes of calls, in four equal parts, so that none of them can exhaust the others: requests that have partly arrived, requests that are
-/// being served, replies that wait to be written, and responses that were written but not read. What one caller may hold of it: <c>Calls/OpenCallLimit</c> of
-/// the server (open calls of a connection), <see cref="Exchanges.ExchangePlaces"/> and <see cref="FairPlaces"/> (requests by stream and shard),
-/// <see cref="StalledWrite"/> (replies that it does not read), and <see cref="Exchanges.GatheredReplies"/> (the replies of a stream). Requests that have partly
-/// arrived have no bound by caller: <c>HeldMessages</c> ends the slowest.
+/// The budget for the bytes of calls. Calls that are too many are refused by <see cref="OpenCallLimit"/> before they take any of it. The budget has four equal
+/// parts, so that none of them can exhaust the others: requests that have partly arrived, requests that are being served, replies that wait to be written,
+/// and responses that were written but not read. What one caller may hold of it: <see cref="OpenCallLimit"/> (open calls of a connection),
+/// <see cref="Exchanges.ExchangePlaces"/> and <see cref="FairPlaces"/> (requests by stream and shard), <see cref="StalledWrite"/> (replies that it does not
+/// read), and <see cref="Exchanges.GatheredReplies"/> (the replies of a stream). Requests that have partly arrived have no bound by caller:
+/// <c>HeldMessages</c> ends the slowest.
 /// </summary>
 internal sealed class CallMemory(int mebibytes)
 {

@@ -114,14 +114,14 @@ public sealed class CopyReleaseTests
     private static async Task<bool> LacksSpaceAsync(NodeCluster cluster, uint node) =>
         (await cluster.StatusOfAsync(node)).Replicas is [{ LacksSpace.Length: > 0 }];
 
-    // Replicas whose disk counts as full, by the gauges of the metric.
+    // Replicas whose disk counts as full, by what the metric shows.
     private static int Impaired(NodeCluster cluster, uint node) =>
-        cluster.ShardsOf(node).All.Count(static shard => shard.LacksRoom is not null && GaugesOf(shard).Disk == DiskState.Full);
+        cluster.ShardsOf(node).All.Count(static shard => shard.LacksRoom is not null && MeasuredOf(shard).Disk == DiskState.Full);
 
-    private static ReplicaGauges GaugesOf(HostedShard shard)
+    private static MeasuredReplica MeasuredOf(HostedShard shard)
     {
-        var round = new GaugeRound(1);
-        shard.ReadGauges(gauges => round.Take(0, gauges));
+        var round = new MeasuringRound(1);
+        shard.Measure(measured => round.Take(0, measured));
         return round.All.Result[0];
     }
 

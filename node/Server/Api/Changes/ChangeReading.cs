@@ -2,7 +2,7 @@ using System.Buffers.Binary;
 using KvCluster.Node.Api.Calls;
 using KvCluster.Node.Api.Errors;
 using KvCluster.Node.Hosting;
-using KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.Storage.Transactions;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -156,8 +156,8 @@ internal static class ChangeReading
             write.Put(key, value);
         }
         if (told != target.Chunk)
-            return ApiErrors.BadRequest(LoadStream.WrongNumber(target.Chunk, told));
-        return shard is null ? ApiErrors.BadRequest(LoadStream.NoEntry) : null;
+            return ApiErrors.BadRequest(BulkLoadStream.WrongNumber(target.Chunk, told));
+        return shard is null ? ApiErrors.BadRequest(BulkLoadStream.NoEntry) : null;
     }
 
     // Checks what does not depend on the shard.

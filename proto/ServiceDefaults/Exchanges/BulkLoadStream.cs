@@ -2,16 +2,17 @@
 // are done. A caller that sends faster than chunks are done waits after a few; one that does not read its answers is ended.
 using System.Threading.Channels;
 using Grpc.Core;
+using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Wire;
 
-namespace KvCluster.ServiceDefaults.Memory;
+namespace KvCluster.ServiceDefaults.Exchanges;
 
 /// <summary>Runs one stream of chunks.</summary>
 /// <param name="load">Begins a chunk, given its message, which it returns, and the number that it must have. The task's message is the answer, or has the
 /// error.</param>
 /// <param name="answers">The caller.</param>
 /// <param name="replies">The budget of replies.</param>
-internal sealed class LoadStream(
+internal sealed class BulkLoadStream(
     Func<MessageBytes, ulong, CancellationToken, Task<MessageBytes>> load, IServerStreamWriter<MessageBytes> answers, ByteBudget replies)
 {
     /// <summary>Enough that one chunk is read while others are on their way to the disks; each has up to 16 MiB.</summary>

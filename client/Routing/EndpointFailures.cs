@@ -5,17 +5,17 @@ using Grpc.Core;
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// Failures of a connection that waiting does not change: the host's name is unknown, its certificate is not trusted, or what answers at the address is no
-/// node or router, for example an admin port, or TLS where there is none. Pure; any thread.
+/// Tells the failures of an endpoint that pass from those that waiting does not change: the host's name is unknown, its certificate is not trusted, or what
+/// answers at the address is no node or router, for example an admin port, or TLS where there is none. Pure; any thread.
 /// </summary>
-internal static class PermanentFailures
+internal static class EndpointFailures
 {
     private const long ProtocolError = 0x1;
     private const long FrameSizeError = 0x6;
     private const long Http11Required = 0xd;
 
-    /// <summary>Whether the failure of a stream is one of these.</summary>
-    public static bool Has(Exception failure)
+    /// <summary>Whether waiting does not change this failure of a stream.</summary>
+    public static bool IsPermanent(Exception failure)
     {
         if (failure is not RpcException { Status: var status })
             return false;

@@ -2,24 +2,27 @@ using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>What a node's metrics show of its replicas and streams: their state at one moment. Immutable.</summary>
+/// <summary>
+/// The values that a node's metrics show of its replicas and streams: their state at one moment. The metrics themselves are in <see cref="NodeMetrics"/>.
+/// Immutable.
+/// </summary>
 /// <param name="Replicas">The replicas, by shard.</param>
 /// <param name="Links">Streams to other nodes.</param>
 /// <param name="MapShards">Number of shards of the cluster in the node's map.</param>
 /// <param name="Disk">The data directory's disk; null if the system does not tell.</param>
-internal sealed record NodeGauges(IReadOnlyList<ReplicaGauges> Replicas, IReadOnlyList<LinkGauges> Links, int MapShards, DiskGauges? Disk)
+internal sealed record MeasuredNode(IReadOnlyList<MeasuredReplica> Replicas, IReadOnlyList<MeasuredLink> Links, int MapShards, MeasuredDisk? Disk)
 {
-    public static readonly NodeGauges None = new([], [], 0, null);
+    public static readonly MeasuredNode None = new([], [], 0, null);
 }
 
 /// <summary>The space on a data directory's disk.</summary>
 /// <param name="Bytes">Size of the file system.</param>
 /// <param name="FreeBytes">What is free of it.</param>
 /// <param name="AsideBytes">What copies of replicas take that were set aside for somebody to examine.</param>
-internal sealed record DiskGauges(long Bytes, long FreeBytes, long AsideBytes);
+internal sealed record MeasuredDisk(long Bytes, long FreeBytes, long AsideBytes);
 
 /// <summary>The state of a replica at one moment.</summary>
-internal sealed record ReplicaGauges
+internal sealed record MeasuredReplica
 {
     public required ShardId Shard { get; init; }
 
@@ -72,47 +75,47 @@ internal sealed record ReplicaGauges
     public long PinnedBytes { get; init; }
 
     /// <summary>The other replicas, if it leads.</summary>
-    public IReadOnlyList<FollowerGauges> Followers { get; init; } = [];
+    public IReadOnlyList<MeasuredFollower> Followers { get; init; } = [];
 }
 
 /// <summary>How far a follower was behind its leader at one moment.</summary>
 /// <param name="Node">The follower's node.</param>
 /// <param name="LagBytes">Bytes of journal that it has not acknowledged, as far as the leader's journal reaches back.</param>
 /// <param name="LagChanges">Changes that it has not acknowledged.</param>
-internal readonly record struct FollowerGauges(NodeId Node, long LagBytes, long LagChanges);
+internal readonly record struct MeasuredFollower(NodeId Node, long LagBytes, long LagChanges);
 
 /// <summary>The state of a stream to another node at one moment.</summary>
 /// <param name="Node">The other node.</param>
 /// <param name="IsUp">Whether it is open and something was received on it within the last seconds.</param>
 /// <param name="WaitingBytes">Bytes of frames that were not sent yet.</param>
 /// <param name="Dropped">Frames dropped since the start.</param>
-internal readonly record struct LinkGauges(NodeId Node, bool IsUp, long WaitingBytes, long Dropped);
+internal readonly record struct MeasuredLink(NodeId Node, bool IsUp, long WaitingBytes, long Dropped);
 
-/// <summary>Collects the gauges of many replicas, which come on the threads of these, and wakes whoever waits for them once. Any thread.</summary>
-internal sealed class GaugeRound
+/// <summary>Collects the states of many replicas, which come on the threads of these, and wakes whoever waits for them once. Any thread.</summary>
+internal sealed class MeasuringRound
 {
-    private readonly ReplicaGauges[] _gauges;
-    private readonly TaskCompletionSource<IReadOnlyList<ReplicaGauges>> _all = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly MeasuredReplica[] _measured;
+    private readonly TaskCompletionSource<IReadOnlyList<MeasuredReplica>> _all = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private int _left;
 
     /// <param name="count">Number of replicas.</param>
-    public GaugeRound(int count)
+    public MeasuringRound(int count)
     {
-        (_gauges, _left) = (new ReplicaGauges[count], count);
+        (_measured, _left) = (new MeasuredReplica[count], count);
         if (count == 0)
-            _all.SetResult(_gauges);
+            _all.SetResult(_measured);
     }
 
-    /// <summary>The gauges of all, in the order of the replicas.</summary>
-    public Task<IReadOnlyList<ReplicaGauges>> All => _all.Task;
+    /// <summary>The states of all, in the order of the replicas.</summary>
+    public Task<IReadOnlyList<MeasuredReplica>> All => _all.Task;
 
-    /// <summary>Takes those of one.</summary>
+    /// <summary>Takes the state of one.</summary>
     /// <param name="index">Index of the replica, each once.</param>
-    /// <param name="gauges">Its gauges.</param>
-    public void Take(int index, ReplicaGauges gauges)
+    /// <param name="measured">Its state.</param>
+    public void Take(int index, MeasuredReplica measured)
     {
-        _gauges[index] = gauges;
+        _measured[index] = measured;
         if (Interlocked.Decrement(ref _left) == 0)
-            _all.SetResult(_gauges);
+            _all.SetResult(_measured);
     }
 }

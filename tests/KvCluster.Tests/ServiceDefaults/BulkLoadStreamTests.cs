@@ -1,12 +1,13 @@
 using System.Threading.Channels;
 using Grpc.Core;
+using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Wire;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>One stream of a load, without a server: how far it reads ahead, and how it ends.</summary>
-public sealed class LoadStreamTests
+public sealed class BulkLoadStreamTests
 {
     private readonly Channel<MessageBytes> _chunks = Channel.CreateUnbounded<MessageBytes>();
     private readonly List<TaskCompletionSource<MessageBytes>> _begun = [];
@@ -91,7 +92,7 @@ public sealed class LoadStreamTests
         }
     }
 
-    private Task Run(CancellationToken caller) => new LoadStream(BeginAsync, _answers, _replies).RunAsync(new Reader(_chunks.Reader), caller);
+    private Task Run(CancellationToken caller) => new BulkLoadStream(BeginAsync, _answers, _replies).RunAsync(new Reader(_chunks.Reader), caller);
 
     private Task<MessageBytes> BeginAsync(MessageBytes chunk, ulong number, CancellationToken ended)
     {

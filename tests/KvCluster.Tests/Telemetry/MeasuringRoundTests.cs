@@ -7,21 +7,21 @@ namespace KvCluster.Tests.Telemetry;
 /// How the states of a node's replicas are collected for its metrics. Each answer woke a thread of the pool, a hundred times a second on a node with 100 shards
 /// that nobody used.
 /// </summary>
-public sealed class GaugeRoundTests
+public sealed class MeasuringRoundTests
 {
     [Fact]
     public async Task All_BeforeTheLastReplica_IsNotComplete()
     {
-        var round = new GaugeRound(2);
-        round.Take(1, GaugesOf(7));
+        var round = new MeasuringRound(2);
+        round.Take(1, MeasuredOf(7));
         Assert.False(round.All.IsCompleted);
-        round.Take(0, GaugesOf(5));
+        round.Take(0, MeasuredOf(5));
         Assert.True(round.All.IsCompletedSuccessfully);
-        Assert.Equal([5u, 7u], (await round.All).Select(static gauges => gauges.Shard.Value));
+        Assert.Equal([5u, 7u], (await round.All).Select(static measured => measured.Shard.Value));
     }
 
     [Fact]
-    public async Task All_OfNoReplicas_IsComplete() => Assert.Empty(await new GaugeRound(0).All);
+    public async Task All_OfNoReplicas_IsComplete() => Assert.Empty(await new MeasuringRound(0).All);
 
     [Theory]
     [InlineData(true)]
@@ -43,5 +43,5 @@ public sealed class GaugeRoundTests
         Assert.Equal([false], told);
     }
 
-    private static ReplicaGauges GaugesOf(uint shard) => new() { Shard = new(shard), Role = null };
+    private static MeasuredReplica MeasuredOf(uint shard) => new() { Shard = new(shard), Role = null };
 }

@@ -4,8 +4,8 @@ using Microsoft.AspNetCore.Http.Features;
 
 namespace KvCluster.ServiceDefaults.Calls;
 
-/// <summary>The status of a call that gRPC's packages did not decide, or decided otherwise.</summary>
-internal static class CallStatus
+/// <summary>Ends calls of a server with a status that gRPC's packages did not decide, or decided otherwise.</summary>
+internal static class CallEnding
 {
     /// <summary>
     /// Ends a call with this status: by its headers, or by its trailers if the headers have been sent. Does nothing if those have been sent, too.
