@@ -65,7 +65,7 @@ internal static class CommandLine
         if (NodeSettings.MemoryRefusal(settings, ProcessMemory.LimitBytes) is { } refusal)
             throw new SettingsException([refusal]);
         var options = NodeSettings.OptionsOf(settings);
-        ProcessMemory.LimitHeap(NodeSettings.OutsideHeapMebibytes(options));
+        ProcessMemory.LimitHeap(NodeSettings.OutsideHeapMebibytes(options), NodeSettings.InHeapMebibytes(options));
         var token = new AdminToken(settings.Get(CommonSettings.AdminTokenFile));
         var exported = new ExportedService("kv-node", $"node-{options.Node}", options.Cluster);
         using var logs = ProcessLogs.Create(settings, exported);

@@ -176,6 +176,13 @@ internal static class NodeSettings
     /// <summary>What a node takes outside the heap of managed objects: that part of the program, and the pages of its stores. In MiB.</summary>
     public static int OutsideHeapMebibytes(NodeOptions options) => ProgramOutsideHeapMebibytes + options.MemoryBudgetMebibytes;
 
+    /// <summary>
+    /// What a node may have in the heap of managed objects: the rest of the program, calls, and of the stores' budget the journal's records and their index,
+    /// which grow until checkpoints are asked for at 3/8 of it. In MiB.
+    /// </summary>
+    public static int InHeapMebibytes(NodeOptions options) =>
+        ProgramMebibytes - ProgramOutsideHeapMebibytes + options.CallMemoryMebibytes / 4 * 5 + options.MemoryBudgetMebibytes / 8 * 3;
+
     public static void CheckCoordinator(Settings settings)
     {
         if (settings.Get(Listen) is { } listen && new Uri(listen).Scheme != Uri.UriSchemeHttp)

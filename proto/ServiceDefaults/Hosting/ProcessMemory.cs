@@ -13,7 +13,9 @@ internal static class ProcessMemory
     /// <summary>A number that a control group of the first version has instead of no limit is greater.</summary>
     private const long BytesMax = 1L << 50;
 
-    private static readonly string[] HeapSettings = ["DOTNET_GCHeapHardLimit", "DOTNET_GCHeapHardLimitPercent"];
+    // The names of each setting in the environment and in a program's own file.
+    private static readonly (string Variable, string Setting)[] HeapSettings =
+        [("DOTNET_GCHeapHardLimit", "System.GC.HeapHardLimit"), ("DOTNET_GCHeapHardLimitPercent", "System.GC.HeapHardLimitPercent")];
 
     /// <summary>The least limit of the control groups of this process in bytes; null if there is none.</summary>
     public static long? LimitBytes { get; } = OperatingSystem.IsLinux() ? LimitOf(ReadFile("/proc/self/cgroup") ?? "", ReadFile) : null;
@@ -46,19 +48,25 @@ internal static class ProcessMemory
     /// late where the processor is lacking: a node under a limit of 390 MiB, whose pages are outside the heap, was ended by the kernel on a busy machine.
     /// </summary>
     /// <param name="limitBytes">The limit.</param>
-    /// <param name="outsideMebibytes">What the process takes outside the heap.</param>
-    internal static long HeapMax(long limitBytes, int outsideMebibytes) => Math.Min(limitBytes / 4 * 3, limitBytes - ((long)outsideMebibytes << 20));
+    /// <param name="outsideMebibytes">What the process takes outside the heap at most.</param>
+    /// <param name="insideMebibytes">
+    /// What it must be able to have in the heap. Both count what a budget may use in either place, so together they may be more than the limit. The heap gets
+    /// this much then: the kernel ends a process that uses all of both, and that is rarer than a heap that has no room for what the budgets allow.
+    /// </param>
+    internal static long HeapMax(long limitBytes, int outsideMebibytes, int insideMebibytes) =>
+        Math.Min(limitBytes / 4 * 3, Math.Max(limitBytes - ((long)outsideMebibytes << 20), (long)insideMebibytes << 20));
 
     /// <summary>
     /// Has the runtime keep to <see cref="HeapMax"/> from now on. Without a limit, or where somebody has configured the heap, nothing changes. What the runtime
     /// says of the memory available is less afterwards, so budgets that follow it are decided before.
     /// </summary>
-    /// <param name="outsideMebibytes">What this process takes outside the heap.</param>
-    public static void LimitHeap(int outsideMebibytes)
+    /// <param name="outsideMebibytes">What this process takes outside the heap at most.</param>
+    /// <param name="insideMebibytes">What it must be able to have in the heap.</param>
+    public static void LimitHeap(int outsideMebibytes, int insideMebibytes)
     {
-        if (LimitBytes is not { } limit || HeapSettings.Any(static name => Environment.GetEnvironmentVariable(name) is not null))
+        if (LimitBytes is not { } limit || IsHeapConfigured())
             return;
-        AppContext.SetData("GCHeapHardLimit", (ulong)HeapMax(limit, outsideMebibytes));
+        AppContext.SetData("GCHeapHardLimit", (ulong)HeapMax(limit, outsideMebibytes, insideMebibytes));
         GC.RefreshMemoryLimit();
     }
 
@@ -87,6 +95,9 @@ internal static class ProcessMemory
         }
         return least;
     }
+
+    private static bool IsHeapConfigured() => HeapSettings.Any(
+        static name => Environment.GetEnvironmentVariable(name.Variable) is not null || AppContext.GetData(name.Setting) is not null);
 
     private static string? ReadFile(string path)
     {

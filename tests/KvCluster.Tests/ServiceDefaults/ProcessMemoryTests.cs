@@ -47,11 +47,14 @@ public sealed class ProcessMemoryTests
         Assert.Equal(mebibytes, ProcessMemory.CallMemoryDefault(limit));
 
     [Theory]
-    [InlineData(400, 176, 224)]
-    [InlineData(4096, 816, 3072)]
-    [InlineData(4096, 2096, 2000)]
-    public void HeapMax_IsWhatIsLeft_AndNoMoreThanTheRuntimesShare(int limitMebibytes, int outsideMebibytes, int expected) =>
-        Assert.Equal((long)expected << 20, ProcessMemory.HeapMax((long)limitMebibytes << 20, outsideMebibytes));
+    [InlineData(400, 176, 200, 224)]
+    [InlineData(400, 176, 256, 256)]
+    [InlineData(4096, 816, 656, 3072)]
+    [InlineData(4096, 2096, 1136, 2000)]
+    [InlineData(4096, 3120, 1520, 1520)]
+    public void HeapMax_IsWhatIsLeft_ButEnoughForTheBudgets_AndNoMoreThanTheRuntimesShare(
+        int limitMebibytes, int outsideMebibytes, int insideMebibytes, int expected) =>
+        Assert.Equal((long)expected << 20, ProcessMemory.HeapMax((long)limitMebibytes << 20, outsideMebibytes, insideMebibytes));
 
     [Fact]
     public void MemoryRefusal_BelowWhatIsNeeded_NamesTheNumbers()
