@@ -66,15 +66,26 @@ internal sealed class GroupCommit
     /// delays nothing until the records waiting for it exceed their bound, which shrinks while memory is short. When checkpoints fall behind, or the node's
     /// memory nears its budget, each batch is also followed by a pause that grows with the lag, so that writers slow down gradually and are not stopped.
     /// </summary>
+    /// <remarks>
+    /// Where shards share the journal's executors, a record that waits for one of another shard waits as a batch that requests still join. The next batch
+    /// follows when the record before it is settled, for which nobody else is needed.
+    /// </remarks>
     public bool CanAppend =>
         IsLeading && !_life.HasEnded
-            && !_memory.IsHeldBack && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.BytesInFlight < _memory.BodyBytesWaitingMax;
+            && !_memory.IsHeldBack && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.BytesInFlight < _memory.BodyBytesWaitingMax
+            && (!MayWaitForOthers || _log.HasFreeWrite);
+
+    /// <summary>Whether a batch may wait for a record to be settled. More often than is so, because the journal may have a free write at any time.</summary>
+    public bool MayWait => !CanAppend || MayWaitForOthers;
 
     /// <summary>The countdowns of sessions with a lifetime; null if this replica does not lead. Any thread.</summary>
     public SessionLifetimes? Lifetimes => _lives.Lifetimes;
 
     // A record with a wall time of its own is followed by no other, so that a node that has not heard of the raised level continues with both times.
     private bool HasShardTimes => _context.Options.HasShardTimes || _roots.Newest.WallTime != 0;
+
+    // Whether a second record may have to wait for the writes of other shards.
+    private bool MayWaitForOthers => _context.SharesJournalLanes && _durable.UnsettledCount > 0;
 
     // Whether this replica leads and the first record of its epoch is committed.
     private bool IsOpen => _roots.PublishedEtag.Epoch == _log.OwnEpoch;

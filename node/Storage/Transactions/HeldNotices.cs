@@ -1,0 +1,41 @@
+using KvCluster.Storage.Threads;
+
+namespace KvCluster.Storage.Transactions;
+
+/// <summary>
+/// The notices to stores for requests that one caller submits together, held back until all of them are queued. The first request of a batch would wake its
+/// writer at once, which makes a record of it alone and another one of the rest of the shard's part. Used by one thread at a time, which calls <see
+/// cref="Give"/> before it waits for anything.
+/// </summary>
+internal sealed class HeldNotices
+{
+    /// <summary>Requests after which the writers are told, so that they do not wait for the rest of a long message.</summary>
+    internal const int RequestsMax = 64;
+
+    private readonly List<RequestQueue> _queues = [];
+
+    // Filled and emptied within one call.
+    private readonly List<ISerialExecutor> _writers = [];
+
+    /// <summary>A request was added to a queue, whose writer does not know of it.</summary>
+    public void Add(RequestQueue queue)
+    {
+        _queues.Add(queue);
+        if (_queues.Count == RequestsMax)
+            Give();
+    }
+
+    /// <summary>Tells the writers of all requests that were added and that they have not taken meanwhile.</summary>
+    public void Give()
+    {
+        foreach (var queue in _queues)
+        {
+            if (!queue.IsEmpty && queue.NotifyQuietly() is { } writer && !_writers.Contains(writer))
+                _writers.Add(writer);
+        }
+        _queues.Clear();
+        foreach (var writer in _writers)
+            writer.WakeUp();
+        _writers.Clear();
+    }
+}
