@@ -32,6 +32,9 @@ internal sealed class ShardThreads : IAsyncDisposable
     /// <summary>For each writer, what it passes to the thread pool.</summary>
     private readonly HeldPosts[] _answers;
 
+    /// <summary>For each writer, the journal threads that it wakes.</summary>
+    private readonly HeldPosts[] _wakeUps;
+
     /// <summary>For each writer, what it does itself once a pass.</summary>
     private readonly HeldPosts[] _passEnds;
     private readonly WorkThread[] _checkpoints = Threads("checkpoint", Writers, WorkThread.BackgroundNice);
@@ -50,6 +53,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         List<HeldPosts>[] together = [.. _journals.Select(static _ => new List<HeldPosts>())];
         _posts = [.. _writers.Select(writer => (HeldPosts[])[.. _journals.Select((journal, at) => new HeldPosts(journal, writer.Post, together[at]))])];
         _answers = [.. _writers.Select(static writer => new HeldPosts(writer, PassToPool))];
+        _wakeUps = [.. _writers.Select(static writer => new HeldPosts(writer, static wakeUps => wakeUps.Execute()))];
         _passEnds = [.. _writers.Select(static writer => new HeldPosts(writer, static done => done.Execute()))];
         _memory = memory;
         _log = logs.CreateLogger<ReplicaStore>();
@@ -88,6 +92,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         SharesJournalLanes = true,
         JournalPosts = InOrderOf(shard, _posts[shard.Value % Writers]),
         AnswerPosts = _answers[shard.Value % Writers],
+        WakeUps = _wakeUps[shard.Value % Writers],
         PassEnd = _passEnds[shard.Value % Writers],
         Prefetch = _prefetch,
         TailReads = _tails,

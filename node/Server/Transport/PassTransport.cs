@@ -33,6 +33,9 @@ internal sealed class PassTransport(IPeerTransport peers, ISerialExecutor writer
             writer.Post(this);
     }
 
+    /// <inheritdoc/>
+    public void SendLeft() => peers.SendLeft();
+
     /// <summary>The pass has ended. Whoever leaves a frame after the exchange posts the next end.</summary>
     public void Execute()
     {

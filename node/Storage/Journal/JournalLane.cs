@@ -9,8 +9,8 @@ namespace KvCluster.Storage.Journal;
 /// <param name="executor">Its executor.</param>
 /// <param name="run">Takes its steps.</param>
 /// <param name="posts">Holds what its executor reports to the writer executor; null: nothing is held.</param>
-/// <param name="passEnd">What the writer executor does at the end of a pass; null: it does that each time.</param>
-internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> run, HeldPosts? posts = null, HeldPosts? passEnd = null) : IWorkItem
+/// <param name="wakeUps">Holds what the writer executor has to wake; null: nothing is held.</param>
+internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> run, HeldPosts? posts = null, HeldPosts? wakeUps = null) : IWorkItem
 {
     private Func<IWorkItem?>? _takeWake;
     private volatile bool _isShort;
@@ -42,6 +42,16 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     /// </summary>
     public bool HasFreeExecutor => executor.IsIdle || (_isRunning && !executor.HasWork);
 
+    /// <summary>
+    /// Whether its steps are short, as they are in memory, judged by the last one. Set on its executor. The executor would then have written the record, and
+    /// slept again, before the writer executor comes to the next shard's.
+    /// </summary>
+    public bool IsShort
+    {
+        get => _isShort;
+        set => _isShort = value;
+    }
+
     /// <summary>Moves to a state that needs neither a write nor a job.</summary>
     public void MoveTo(LaneState next) => MoveTo(next, null, null);
 
@@ -54,16 +64,6 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     /// <summary>Ends whatever it does, after a failure between two steps.</summary>
     public void Abandon() => (State, Write, Job) = (LaneState.Idle, null, null);
 
-    /// <summary>
-    /// Whether its steps are short, as they are in memory, judged by the last one. Set on its executor. The executor would then have written the record, and
-    /// slept again, before the writer executor comes to the next shard's.
-    /// </summary>
-    public bool IsShort
-    {
-        get => _isShort;
-        set => _isShort = value;
-    }
-
     /// <summary>Posts it to its executor.</summary>
     public void Post() => executor.Post(this);
 
@@ -72,13 +72,13 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     /// </summary>
     public void PostInPass()
     {
-        if (passEnd is null || !_isShort)
+        if (wakeUps is null || !_isShort)
         {
             Post();
             return;
         }
         executor.PostQuietly(this);
-        passEnd.Hold(_takeWake ??= WakeUpOf(executor));
+        wakeUps.Hold(_takeWake ??= WakeUpOf(executor));
     }
 
     /// <inheritdoc/>

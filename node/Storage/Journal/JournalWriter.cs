@@ -44,7 +44,7 @@ internal sealed class JournalWriter : IDisposable
         _truncated = new TruncatedRecords(context, directory, asideDirectory);
         Completed = new CompletedJobs(_segments, context.Writer, completions);
         _stalled = new StalledJobs(context, control, _end, _segments, _truncated, Completed);
-        var lanes = context.JournalLanes.Select((executor, index) => new JournalLane(executor, Run, context.JournalPosts?[index], context.PassEnd));
+        var lanes = context.JournalLanes.Select((executor, index) => new JournalLane(executor, Run, context.JournalPosts?[index], context.WakeUps));
         _schedule = new JournalSchedule(_end, _segments, _stalled, Completed, lanes);
     }
 

@@ -28,6 +28,9 @@ internal sealed class HeldNotices
     /// <summary>Tells the writers of all requests that were added and that they have not taken meanwhile.</summary>
     public void Give()
     {
+        // The requests must be visible before it is looked at whether a queue waits for a release, after which its writer takes them all.
+        if (_queues.Count > 0)
+            Interlocked.MemoryBarrier();
         foreach (var queue in _queues)
         {
             if (!queue.IsEmpty && queue.NotifyQuietly() is { } writer && !_writers.Contains(writer))

@@ -12,7 +12,9 @@ internal interface IPeerTransport
     /// </summary>
     void Send(NodeId node, Frame frame);
 
-    /// <summary>The same for a frame that may wait until <see cref="SendLeft"/>, to share a message with others. It is sent earlier with any other frame.</summary>
+    /// <summary>
+    /// The same for a frame that may wait until <see cref="SendLeft"/>, to share a message with others. It is sent earlier with any other frame.
+    /// </summary>
     void Leave(NodeId node, Frame frame) => Send(node, frame);
 
     /// <summary>Sends what was left for any node. Callable from any thread.</summary>

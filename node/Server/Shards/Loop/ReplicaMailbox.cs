@@ -25,6 +25,9 @@ internal sealed class ReplicaMailbox(ISerialExecutor writer, IWorkItem turn)
     /// <summary>Whether events wait.</summary>
     public bool HasEvents => !_events.IsEmpty;
 
+    /// <summary>Bytes of the frames that wait.</summary>
+    public long WaitingBytes => Interlocked.Read(ref _frameBytesWaiting);
+
     /// <summary>Leaves an event. Any thread.</summary>
     public void Add(Event happened)
     {

@@ -20,6 +20,7 @@ public sealed class HeldPostsTests : IDisposable
     private readonly ManualTime _time = new();
     private readonly SimulatedDisk _disk = new();
     private readonly HeldPosts _posts;
+    private readonly HeldPosts _wakeUps;
     private readonly HeldPosts _looks;
     private readonly List<StandaloneStore> _stores = [];
 
@@ -28,6 +29,7 @@ public sealed class HeldPostsTests : IDisposable
     public HeldPostsTests()
     {
         _posts = new HeldPosts(_journal, _writer.Post);
+        _wakeUps = new HeldPosts(_writer, static wakeUp => wakeUp.Execute());
         _looks = new HeldPosts(_writer, look =>
         {
             _passesLooked++;
@@ -88,7 +90,7 @@ public sealed class HeldPostsTests : IDisposable
     public void LanesOfManyShards_WhoseStepsAreShort_WakeTheirThreadAtTheEndOfThePass()
     {
         var journal = new CountingExecutor();
-        var lanes = Enumerable.Range(0, Shards).Select(_ => new JournalLane(journal, static _ => { }, passEnd: _looks) { IsShort = true }).ToList();
+        var lanes = Enumerable.Range(0, Shards).Select(_ => new JournalLane(journal, static _ => { }, wakeUps: _wakeUps) { IsShort = true }).ToList();
         _writer.Post(new WorkAction(() => lanes.ForEach(static lane => lane.PostInPass())));
         Assert.True(_writer.RunOne());
         Assert.Equal((0, Shards, 0), (journal.Posted, journal.PostedQuietly, journal.Woken));
@@ -97,6 +99,25 @@ public sealed class HeldPostsTests : IDisposable
         lanes[0].IsShort = false;
         lanes[0].PostInPass();
         Assert.Equal((1, Shards), (journal.Posted, journal.PostedQuietly));
+    }
+
+    /// <summary>The wake-up was the last of as many as are held, and a checkpoint could begin in the middle of the append.</summary>
+    [Fact]
+    public void Append_WhileManyLooksAreHeld_RunsNoneOfThem()
+    {
+        OpenShards();
+        var passesLooked = _passesLooked;
+        var answer = Put(_stores[0]);
+        for (var held = 1; held < HeldPosts.CountMax; held++)
+        {
+            var look = new WorkAction(static () => { });
+            _looks.Hold(() => look);
+        }
+        // The put's notice, with which the record is appended.
+        Assert.True(_writer.RunOne());
+        Assert.Equal((1, passesLooked), (_journal.Count, _passesLooked));
+        Drain(_writer, _journal, _rest);
+        Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
     }
 
     [Fact]
@@ -138,23 +159,31 @@ public sealed class HeldPostsTests : IDisposable
 
     private List<Task<WriteResult>> PutInEachShard()
     {
+        OpenShards();
+        var answers = _stores.Select(Put).ToList();
+        Drain(_writer);
+        return answers;
+    }
+
+    private void OpenShards()
+    {
         var context = new StoreContext(
             _disk, _writer, [_journal], _rest, _time, NullLogger.Instance, new StoreOptions { SegmentBytesMin = 256 << 10, ReserveBytes = 4096 }, _rest)
         {
             JournalPosts = [_posts],
+            WakeUps = _wakeUps,
             PassEnd = _looks,
         };
         for (var shard = 0; shard < Shards; shard++)
             _stores.Add(StandaloneStore.Open(context, $"/shard-{shard}"));
         Drain(_writer, _journal, _rest);
-        var answers = _stores.Select(static store =>
-        {
-            var request = WriteRequest.Rent();
-            request.Put([1], [2]);
-            return store.TryWrite(request)!.Value.AsTask();
-        }).ToList();
-        Drain(_writer);
-        return answers;
+    }
+
+    private static Task<WriteResult> Put(StandaloneStore store)
+    {
+        var request = WriteRequest.Rent();
+        request.Put([1], [2]);
+        return store.TryWrite(request)!.Value.AsTask();
     }
 
     private sealed class CountingExecutor : ISerialExecutor
