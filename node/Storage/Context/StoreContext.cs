@@ -44,8 +44,8 @@ internal sealed record StoreContext(
     public Func<RecordRef, string?> Unreadable { get; init; } = static _ => null;
 
     /// <summary>
-    /// Whether many shards share the executors of the journal lanes. A leader then makes no second record while the first is neither durable nor committed,
-    /// unless the second would be written at once.
+    /// Whether many shards share the executors of the journal lanes. A leader then makes no second record before the first is committed, or durable if much
+    /// waits, unless the second would be written at once.
     /// </summary>
     public bool SharesJournalLanes { get; init; }
 

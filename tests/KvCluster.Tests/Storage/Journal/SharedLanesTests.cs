@@ -64,6 +64,29 @@ public sealed class SharedLanesTests : IDisposable
         Drain(_writer, _journals[0], _journals[1], _rest);
     }
 
+    /// <summary>Four callers of a shard made three records: one on its way to the followers, one that was written here, and one that waited.</summary>
+    [Fact]
+    public void SecondRecord_WhileTheFirstIsDurableAndTheThreadsAreBusy_WaitsForTheCommit()
+    {
+        using var bench = new ReplicaBench(new(1), sharesJournalLanes: true);
+        bench.Lead(1);
+        bench.Commit(bench.Store.Log.Last.Etag);
+        var answer = bench.Put("key", "value");
+        Assert.Equal((0, true), (bench.Store.Durable.UnsettledCount, bench.Store.Writes.CanAppend));
+        // Another shard's write.
+        bench.Context.Writer.Post(new WorkAction(static () => { }));
+        Assert.False(bench.Store.Writes.CanAppend);
+        var large = bench.Submit(static request => request.Put([1], new byte[GroupCommit.WholeRecordBytes]));
+        Assert.True(bench.Store.Writes.CanAppend);
+        Assert.True(bench.AppendBatch());
+        bench.Context.Writer.Post(new WorkAction(static () => { }));
+        Assert.False(bench.Store.Writes.CanAppend);
+        bench.Commit(bench.Store.Log.Last.Etag);
+        Assert.True(bench.Store.Writes.CanAppend);
+        bench.Run();
+        Assert.All((Task<WriteResult>[])[answer, large], static answered => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answered).Outcome));
+    }
+
     private Task<WriteResult> Put()
     {
         var request = WriteRequest.Rent();
