@@ -12,16 +12,23 @@ internal sealed class HeldNotices
     /// <summary>Requests after which the writers are told, so that they do not wait for the rest of a long message.</summary>
     internal const int RequestsMax = 64;
 
+    /// <summary>Bytes of requests after which they are told: enough for a record, and much less than a queue takes.</summary>
+    internal const long BytesMax = 64 << 10;
+
     private readonly List<RequestQueue> _queues = [];
 
     // Filled and emptied within one call.
     private readonly List<ISerialExecutor> _writers = [];
+    private long _bytes;
 
     /// <summary>A request was added to a queue, whose writer does not know of it.</summary>
-    public void Add(RequestQueue queue)
+    /// <param name="queue">The queue.</param>
+    /// <param name="bytes">The request's bytes.</param>
+    public void Add(RequestQueue queue, long bytes)
     {
         _queues.Add(queue);
-        if (_queues.Count == RequestsMax)
+        _bytes += bytes;
+        if (_queues.Count == RequestsMax || _bytes >= BytesMax)
             Give();
     }
 
@@ -37,6 +44,7 @@ internal sealed class HeldNotices
                 _writers.Add(writer);
         }
         _queues.Clear();
+        _bytes = 0;
         foreach (var writer in _writers)
             writer.WakeUp();
         _writers.Clear();

@@ -53,7 +53,7 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
         if (held is null)
             Notify();
         else
-            held.Add(this);
+            held.Add(this, bytes);
         return true;
     }
 

@@ -43,6 +43,19 @@ public sealed class HeldNoticesTests
         Assert.Equal(2, _writer.Count);
     }
 
+    /// <summary>The requests of one message filled a queue whose writer was not told, and the last were refused.</summary>
+    [Fact]
+    public void Add_OfALargeRequest_TellsTheWritersAtOnce()
+    {
+        Submit(0);
+        var large = WriteRequest.Rent();
+        large.Put([1], new byte[HeldNotices.BytesMax]);
+        Assert.True(_queues[1].TryAdd(large, _held));
+        Assert.Equal(2, _writer.Count);
+        Submit(2);
+        Assert.Equal(2, _writer.Count);
+    }
+
     [Fact]
     public void Give_OfRequestsThatTheWriterHasTakenMeanwhile_TellsNobody()
     {
