@@ -120,6 +120,33 @@ public sealed class HeldPostsTests : IDisposable
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
     }
 
+    /// <summary>The next record of a shard, which is made in the same step, sent the answers of the one before by themselves.</summary>
+    [Fact]
+    public void AnswersOfARecord_BeforeTheNextRecordOfTheShard_WaitForTheEndOfThePass()
+    {
+        var completions = new StepExecutor();
+        var context = new StoreContext(
+            _disk, _writer, [_journal], _rest, _time, NullLogger.Instance, new StoreOptions { SegmentBytesMin = 256 << 10, ReserveBytes = 4096 }, completions)
+        {
+            AnswerPosts = new HeldPosts(_writer, completions.Post),
+        };
+        var store = StandaloneStore.Open(context, "/shard");
+        _stores.Add(store);
+        Drain(_writer, _journal, _rest);
+        var first = Put(store);
+        Drain(_writer);
+        var second = Put(store);
+        Drain(_writer);
+        Drain(_journal);
+        // The report: the first record is committed, and the second one made.
+        Assert.True(_writer.RunOne());
+        Assert.Equal((0, 1), (completions.Count, _journal.Count));
+        Drain(_writer);
+        Assert.Equal(1, completions.Count);
+        Drain(_writer, _journal, _rest, completions);
+        Assert.All((Task<WriteResult>[])[first, second], static answer => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome));
+    }
+
     [Fact]
     public void Hold_OfManyPosts_GivesThemBeforeTheEndOfThePass()
     {
