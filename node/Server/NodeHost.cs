@@ -281,7 +281,7 @@ internal sealed class NodeHost : IAsyncDisposable
         Own("the server for nodes", await ServePeersAsync(
             identity, peers, permissions, replaceCalls, witness, admin, coordinatorCalls, recovery.Reporter, logs, listenPeers, tls, peerPort,
             cancellationToken).ConfigureAwait(false));
-        peers.Start(map, shards.Receive, shards.NodeSilent, shards.Threads.Timers);
+        peers.Start(map, shards.Receive, shards.Received, shards.NodeSilent, shards.Threads.Timers);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
         following.Joined = registration.Renew;

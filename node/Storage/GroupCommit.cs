@@ -15,6 +15,9 @@ namespace KvCluster.Storage;
 /// </summary>
 internal sealed class GroupCommit
 {
+    /// <summary>Bytes of requests that are worth a record of their own, however busy the journal's executors are with other shards.</summary>
+    internal const long WholeRecordBytes = 64 << 10;
+
     private readonly StoreContext _context;
     private readonly StoreLifecycle _life;
     private readonly PageStore _pages;
@@ -66,15 +69,27 @@ internal sealed class GroupCommit
     /// delays nothing until the records waiting for it exceed their bound, which shrinks while memory is short. When checkpoints fall behind, or the node's
     /// memory nears its budget, each batch is also followed by a pause that grows with the lag, so that writers slow down gradually and are not stopped.
     /// </summary>
+    /// <remarks>
+    /// Where shards share the journal's executors, a record that would wait there for others waits as a batch that requests still join. The next batch follows
+    /// when the record before it is committed, which is told in a turn that appends, or durable here if much waits.
+    /// </remarks>
     public bool CanAppend =>
         IsLeading && !_life.HasEnded
-            && !_memory.IsHeldBack && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.BytesInFlight < _memory.BodyBytesWaitingMax;
+            && !_memory.IsHeldBack && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.BytesInFlight < _memory.BodyBytesWaitingMax
+            && (!MayWaitForOthers || _log.HasFreeWrite);
+
+    /// <summary>Whether a batch may wait for a record to be settled. More often than is so, because the journal may have a free write at any time.</summary>
+    public bool MayWait => !CanAppend || MayWaitForOthers;
 
     /// <summary>The countdowns of sessions with a lifetime; null if this replica does not lead. Any thread.</summary>
     public SessionLifetimes? Lifetimes => _lives.Lifetimes;
 
     // A record with a wall time of its own is followed by no other, so that a node that has not heard of the raised level continues with both times.
     private bool HasShardTimes => _context.Options.HasShardTimes || _roots.Newest.WallTime != 0;
+
+    // Whether a second record may have to wait for the writes of other shards.
+    private bool MayWaitForOthers => _context.SharesJournalLanes
+        && (_durable.UnsettledCount > 0 || (_log.Last.Etag > _roots.PublishedEtag && _requests.Queue.Bytes < WholeRecordBytes));
 
     // Whether this replica leads and the first record of its epoch is committed.
     private bool IsOpen => _roots.PublishedEtag.Epoch == _log.OwnEpoch;

@@ -1,6 +1,7 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Maintenance;
+using KvCluster.Storage.Threads;
 
 namespace KvCluster.Storage;
 
@@ -17,7 +18,10 @@ internal sealed class JournalCompletions
     private readonly CheckpointSchedule _checkpoints;
     private readonly StoreMemory _memory;
     private readonly FullDiskWatch _space;
+    private readonly HeldPosts? _looks;
     private readonly Action _report;
+    private readonly IWorkItem _look;
+    private readonly Func<IWorkItem?> _takeLook;
     private IStoreEvents? _events;
 
     /// <summary>Reports nothing before <see cref="Start"/>.</summary>
@@ -28,12 +32,16 @@ internal sealed class JournalCompletions
     /// <param name="checkpoints">May cover more.</param>
     /// <param name="memory">Tells what the journal uses.</param>
     /// <param name="space">Looks for space if there was none.</param>
+    /// <param name="looks">Holds what is looked at until the end of a pass; null: it is looked at after each report.</param>
     public JournalCompletions(
         StoreLifecycle life, JournalWriter journal, DurableRecords durable, GroupCommit writes,
-        CheckpointSchedule checkpoints, StoreMemory memory, FullDiskWatch space)
+        CheckpointSchedule checkpoints, StoreMemory memory, FullDiskWatch space, HeldPosts? looks)
     {
         (_life, _journal, _durable, _writes, _checkpoints, _memory, _space) = (life, journal, durable, writes, checkpoints, memory, space);
+        _looks = looks;
         _report = Report;
+        _look = life.Guarded(Look);
+        _takeLook = () => _look;
     }
 
     /// <summary>Sets the owner, once.</summary>
@@ -48,13 +56,22 @@ internal sealed class JournalCompletions
 
     private void Report()
     {
-        var couldAppend = _writes.CanAppend;
+        var mayWait = _writes.MayWait;
         _durable.Report(_events!);
         if (_journal.Failure is { } failure)
             _life.Fail(failure);
-        else if (!couldAppend)
+        else if (mayWait)
             _writes.TellWork();
-        _memory.Observe();
+        _memory.Changed();
+        if (_looks is null)
+            Look();
+        else
+            _looks.Hold(_takeLook);
+    }
+
+    private void Look()
+    {
+        _memory.ObserveIfChanged();
         _checkpoints.StartIfDue();
         _space.Watch();
     }

@@ -71,7 +71,7 @@ internal sealed class ReplicaStore : IDisposable
             Checkpoints.JournalGrewBy(bytes);
             _memory.ObserveJournal();
         };
-        _completions = new JournalCompletions(Life, _journal, Durable, Writes, Checkpoints, _memory, Space);
+        _completions = new JournalCompletions(Life, _journal, Durable, Writes, Checkpoints, _memory, Space, context.PassEnd);
         Scrub = new Scrub(context, Pages, Life);
         _sweep = new EvictionSweep(context, Pages.Space, Life, () => prefetch?.BecomeCold());
         Digests = new DigestAtRecord(context, Pages, Committed, Life);

@@ -30,7 +30,7 @@ internal sealed class RequestAdmission
     {
         (_context, _life, _log, _space, Prefetch) = (context, life, log, space, prefetch);
         _tellWork = () => _events!.WorkQueued();
-        Answers = new AnswerChain(context.Completions);
+        Answers = new AnswerChain(context.Completions, context.AnswerPosts);
         Queue = new RequestQueue(
             context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Memory, context.Writer, new WorkAction(OnQueueNotice), prefetch);
     }
@@ -51,10 +51,12 @@ internal sealed class RequestAdmission
     /// Queues a request. Returns false at once when the queue is full, or those of all the node's stores are; the request then still belongs to the caller. A
     /// store that does not lead or has stopped answers with that outcome. Any thread.
     /// </summary>
-    public bool TrySubmit(WriteRequest request)
+    /// <param name="request">The request.</param>
+    /// <param name="held">Tells the writer later, together with other requests of the same caller; null: it is told at once.</param>
+    public bool TrySubmit(WriteRequest request, HeldNotices? held = null)
     {
         request.ComputeDigest();
-        if (!Queue.TryAdd(request))
+        if (!Queue.TryAdd(request, held))
             return false;
         // A store that has stopped takes no notice of its queue any more, so this request is answered here.
         if (_life.IsStopped)

@@ -8,6 +8,7 @@ using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.ServiceDefaults.Memory;
+using KvCluster.Storage.Transactions;
 using KvCluster.Telemetry;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -22,6 +23,7 @@ internal sealed class KvExchange : IExchangeHandler
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
     private readonly CallWaits _waits = new();
+    private readonly HeldNotices _notices = new();
     private readonly InlineReads _inline;
     private readonly ExchangeReplies _replies;
 
@@ -53,13 +55,20 @@ internal sealed class KvExchange : IExchangeHandler
 
     public void Begin() => _inline.Starts(_arrived);
 
-    public void Pause() => _inline.Ended(_clock.GetTimestamp());
+    public void Pause()
+    {
+        _notices.Give();
+        _inline.Ended(_clock.GetTimestamp());
+    }
 
     public void Cancel(ulong id) => _waits.Cancel(id);
 
     public void Start(scoped in CallHead head)
     {
         var method = head.Method;
+        // Whoever reads may keep this thread for a while.
+        if (!method.IsChange())
+            _notices.Give();
         var watched = _calls.Watches ? _arrived : 0;
         var now = _clock.GetTimestamp();
         var target = new CallTarget(
@@ -68,6 +77,7 @@ internal sealed class KvExchange : IExchangeHandler
             Caller = Caller,
             Id = head.Id,
             Waits = _waits,
+            Notices = _notices,
             ArrivedTimestamp = watched,
             ReadsElsewhere = !_inline.Begun(now),
             Span = head.Traceparent.Length != Spans.HeaderLength || watched == 0 ? null

@@ -9,10 +9,12 @@ using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Shards.Context;
 using KvCluster.Node.Telemetry;
+using KvCluster.Node.Transport;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Threads;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -40,6 +42,9 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly CoordinatorKeys _keys;
     private readonly ShardRecords _records;
     private readonly IPeerTransport _peers;
+
+    /// <summary>For each writer thread, what its replicas send with.</summary>
+    private readonly ConcurrentDictionary<ISerialExecutor, PassTransport> _passes = new();
     private readonly ReplicationOptions _replication;
     private readonly NodeMetrics _metrics;
     private readonly ILoggerFactory _logs;
@@ -162,7 +167,10 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>The route of the shard that owns the keys just before this one.</summary>
     public ShardRoute? RouteBefore(ReadOnlySpan<byte> key) => _map.Snapshot.FindBefore(key);
 
-    /// <summary>Passes a frame to the replica that it is for, unless its sender is a replica of a different node. Any thread; never waits.</summary>
+    /// <summary>
+    /// Passes a frame to the replica that it is for, unless its sender is a replica of a different node. <see cref="Received"/> must follow. Any thread; never
+    /// waits.
+    /// </summary>
     /// <param name="node">The node whose stream it came by.</param>
     /// <param name="frame">The frame.</param>
     public void Receive(NodeId node, Frame frame)
@@ -170,6 +178,9 @@ internal sealed class ShardHost : IAsyncDisposable
         if (MaySpeak(node, frame))
             _hosted.Find(frame.ShardId)?.Replica?.Mailbox.Receive(frame);
     }
+
+    /// <summary>The frames that came together have been passed on, so the replicas' threads wake up. Any thread; never waits.</summary>
+    public void Received() => _threads.WakeWriters();
 
     /// <summary>Tells all replicas that a node is silent. Any thread; never waits.</summary>
     public void NodeSilent(NodeId node)
@@ -411,7 +422,7 @@ internal sealed class ShardHost : IAsyncDisposable
         _identity.Incarnation,
         storage,
         _threads.Timers,
-        _peers,
+        _passes.GetOrAdd(storage.Writer, static (writer, peers) => new PassTransport(peers, writer), _peers),
         _records,
         _replication,
         BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))),

@@ -1,6 +1,7 @@
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards.Disk;
 using KvCluster.Node.Telemetry;
+using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
@@ -24,6 +25,18 @@ internal sealed class ShardThreads : IAsyncDisposable
 
     private readonly WorkThread[] _writers = Threads("writer", Writers);
     private readonly WorkThread[] _journals;
+
+    /// <summary>For each writer, and for each journal thread, what the latter reports to the former.</summary>
+    private readonly HeldPosts[][] _posts;
+
+    /// <summary>For each writer, what it passes to the thread pool.</summary>
+    private readonly HeldPosts[] _answers;
+
+    /// <summary>For each writer, the journal threads that it wakes.</summary>
+    private readonly HeldPosts[] _wakeUps;
+
+    /// <summary>For each writer, what it does itself once a pass.</summary>
+    private readonly HeldPosts[] _passEnds;
     private readonly WorkThread[] _checkpoints = Threads("checkpoint", Writers, WorkThread.BackgroundNice);
     private readonly WorkThread _prefetch = new("kv-prefetch", BootClock.Instance);
     private readonly WorkThread _tails = new("kv-tail", BootClock.Instance, WorkThread.BackgroundNice);
@@ -37,6 +50,11 @@ internal sealed class ShardThreads : IAsyncDisposable
     {
         Options = options;
         _journals = Threads("journal", options.JournalWrites);
+        List<HeldPosts>[] together = [.. _journals.Select(static _ => new List<HeldPosts>())];
+        _posts = [.. _writers.Select(writer => (HeldPosts[])[.. _journals.Select((journal, at) => new HeldPosts(journal, writer.Post, together[at]))])];
+        _answers = [.. _writers.Select(static writer => new HeldPosts(writer, PassToPool))];
+        _wakeUps = [.. _writers.Select(static writer => new HeldPosts(writer, static wakeUps => wakeUps.Execute()))];
+        _passEnds = [.. _writers.Select(static writer => new HeldPosts(writer, static done => done.Execute()))];
         _memory = memory;
         _log = logs.CreateLogger<ReplicaStore>();
         _digestPace = new DigestPace(options.DigestBytesPerSecond);
@@ -62,7 +80,7 @@ internal sealed class ShardThreads : IAsyncDisposable
     public StoreContext StorageOf(ShardId shard, StoreObserver observer) => new(
         LocalDisk.Instance,
         _writers[shard.Value % Writers],
-        [.. Enumerable.Range(0, _journals.Length).Select(lane => _journals[(shard.Value + lane) % _journals.Length])],
+        InOrderOf(shard, _journals),
         _checkpoints[shard.Value % Writers],
         _timers,
         _log,
@@ -71,10 +89,22 @@ internal sealed class ShardThreads : IAsyncDisposable
         DigestPace = _digestPace,
         Memory = _memory,
         SharedDisk = _sharedDisk,
+        SharesJournalLanes = true,
+        JournalPosts = InOrderOf(shard, _posts[shard.Value % Writers]),
+        AnswerPosts = _answers[shard.Value % Writers],
+        WakeUps = _wakeUps[shard.Value % Writers],
+        PassEnd = _passEnds[shard.Value % Writers],
         Prefetch = _prefetch,
         TailReads = _tails,
         Observer = observer,
     };
+
+    /// <summary>Has run what was posted to the writers quietly.</summary>
+    public void WakeWriters()
+    {
+        foreach (var writer in _writers)
+            writer.WakeUp();
+    }
 
     public async ValueTask DisposeAsync()
     {
@@ -83,6 +113,14 @@ internal sealed class ShardThreads : IAsyncDisposable
             thread.Dispose();
         _timers.Dispose();
     }
+
+    /// <summary>Something for each journal thread, in the order of the shard's lanes.</summary>
+    private static T[] InOrderOf<T>(ShardId shard, T[] journals) =>
+        [.. Enumerable.Range(0, journals.Length).Select(lane => journals[(shard.Value + lane) % journals.Length])];
+
+    // The callers' replies are sent when all of them are made.
+    private static void PassToPool(IWorkItem answers) =>
+        ThreadPool.UnsafeQueueUserWorkItem(static held => HeldSending.While(static all => all.Execute(), held), answers, preferLocal: false);
 
     private static WorkThread[] Threads(string kind, int count, int nice = 0) =>
         [.. Enumerable.Range(0, count).Select(index => new WorkThread($"kv-{kind}-{index}", BootClock.Instance, nice))];

@@ -15,12 +15,14 @@ internal sealed class ReplicaWrites(ReplicaJournalView journal, PublishedState p
     /// Submits a write. The task ends when the write is committed and published, or certainly not applied, or when its outcome cannot be known. The
     /// request belongs to the store meanwhile and returns to its pool by itself. Never waits for space in the queue.
     /// </summary>
-    public ValueTask<WriteResult> SubmitAsync(WriteRequest request)
+    /// <param name="request">The request.</param>
+    /// <param name="held">Tells the writer later, together with other requests of the same caller; null: it is told at once.</param>
+    public ValueTask<WriteResult> SubmitAsync(WriteRequest request, HeldNotices? held = null)
     {
         if (!published.IsServing)
             return Refuse(request, life.Failure is null ? WriteOutcome.NotLeader : WriteOutcome.Stopped);
         var completion = request.Completion;
-        return journal.Store.Requests.TrySubmit(request) ? completion : Refuse(request, WriteOutcome.Busy);
+        return journal.Store.Requests.TrySubmit(request, held) ? completion : Refuse(request, WriteOutcome.Busy);
     }
 
     private static ValueTask<WriteResult> Refuse(WriteRequest request, WriteOutcome outcome)

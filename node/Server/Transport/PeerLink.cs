@@ -14,6 +14,16 @@ internal sealed class PeerLink
     private const int MessageBytes = 1 << 20;
 
     /// <summary>
+    /// What may wait for <see cref="SendLeft"/>, with all else that waits: enough that the message itself costs little beside its frames, and not more, because
+    /// the other side begins to work on them when it comes.
+    /// </summary>
+    internal const int LeftFramesMax = 64;
+    internal const long LeftBytesMax = 32 << 10;
+
+    /// <summary>Frames of a message that are passed on before the replicas begin with them.</summary>
+    private const int FramesTogether = 64;
+
+    /// <summary>
     /// How long answers to regular heartbeats wait for this side's own heartbeats. Longer than the default heartbeat interval, and short compared to a
     /// lease.
     /// </summary>
@@ -42,6 +52,7 @@ internal sealed class PeerLink
     private long _dropped;
     private CancellationTokenSource? _session;
     private string _reason = "";
+    private int _hasLeft;
     private volatile bool _isPatienceOver;
     private long _heardTimestamp;
     private int _unheard;
@@ -74,6 +85,24 @@ internal sealed class PeerLink
             Interlocked.Increment(ref _dropped);
     }
 
+    /// <summary>Queues a frame that may wait for <see cref="SendLeft"/>, or drops it. Any thread; never waits.</summary>
+    public void Leave(Frame frame)
+    {
+        if (!_isUp || !_frames.TryAdd(frame))
+            Interlocked.Increment(ref _dropped);
+        else if (_frames.Count >= LeftFramesMax || _frames.Bytes >= LeftBytesMax)
+            Raise(Urgency.Now);
+        else
+            Volatile.Write(ref _hasLeft, 1);
+    }
+
+    /// <summary>Sends what was left before this call, unless it was sent with other frames. Any thread; never waits.</summary>
+    public void SendLeft()
+    {
+        if (Volatile.Read(ref _hasLeft) == 1 && Interlocked.Exchange(ref _hasLeft, 0) == 1 && _frames.Count > 0)
+            Raise(Urgency.Now);
+    }
+
     /// <summary>
     /// Sends what waits, or an empty message, so that the other side knows that this one is alive. Called each <see cref="AliveInterval"/>, for all links
     /// together. A message that is just being sent, or will be within <see cref="AnswerPatience"/>, is enough. Any thread; never waits.
@@ -100,8 +129,14 @@ internal sealed class PeerLink
     }
 
     /// <summary>Sends and receives until either fails or the token fires. An existing session is ended, because its stream is older.</summary>
+    /// <param name="incoming">Messages from the other node.</param>
+    /// <param name="outgoing">Messages to the other node.</param>
+    /// <param name="receive">Called with each frame.</param>
+    /// <param name="received">Called after the frames of a message, and after some of those of a long one.</param>
+    /// <param name="cancellationToken">Ends the session.</param>
     public async Task RunSessionAsync(
-        IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, Action<Frame> receive, CancellationToken cancellationToken)
+        IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, Action<Frame> receive, Action received,
+        CancellationToken cancellationToken)
     {
         using var session = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
         lock (_gate)
@@ -120,8 +155,7 @@ internal sealed class PeerLink
             while (await incoming.MoveNext(session.Token).ConfigureAwait(false))
             {
                 Heard();
-                foreach (var frame in incoming.Current.Frames)
-                    receive(frame);
+                PassOn(incoming.Current.Frames, receive, received);
             }
         }
         catch (OperationCanceledException) when (!cancellationToken.IsCancellationRequested)
@@ -155,6 +189,24 @@ internal sealed class PeerLink
             var isNew = _reason != reason;
             _reason = reason;
             return isNew;
+        }
+    }
+
+    // Also after a failure, those who have frames begin.
+    private static void PassOn(IList<Frame> frames, Action<Frame> receive, Action received)
+    {
+        try
+        {
+            for (var index = 0; index < frames.Count; index++)
+            {
+                receive(frames[index]);
+                if (index % FramesTogether == FramesTogether - 1)
+                    received();
+            }
+        }
+        finally
+        {
+            received();
         }
     }
 

@@ -43,6 +43,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     private readonly CancellationTokenSource _stopping = new();
 
     private Action<NodeId, Frame> _receive = static (_, _) => { };
+    private Action _received = static () => { };
     private Action<NodeId> _silent = static _ => { };
     private ShardDirectory? _map;
     private Task _following = Task.CompletedTask;
@@ -51,12 +52,14 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <summary>Starts to dial the nodes of the map and to pass on what they send.</summary>
     /// <param name="map">The nodes and their addresses.</param>
     /// <param name="receive">Called with every frame and the node that sent it. Must not wait.</param>
+    /// <param name="received">Called after some frames that came together. Must not wait.</param>
     /// <param name="silent">Called with a node whose stream ended, and repeatedly with one that sends nothing. Must not wait.</param>
     /// <param name="timers">Timers that the node's replicas use as well.</param>
-    public void Start(ShardDirectory map, Action<NodeId, Frame> receive, Action<NodeId> silent, TimeProvider timers)
+    public void Start(ShardDirectory map, Action<NodeId, Frame> receive, Action received, Action<NodeId> silent, TimeProvider timers)
     {
         _map = map;
         Volatile.Write(ref _silent, silent);
+        Volatile.Write(ref _received, received);
         Volatile.Write(ref _receive, receive);
         _following = Task.Run(FollowAsync);
         // All links share one timer, and the replicas another one. Each timer of the runtime that is due and set again wakes the timers' thread two or three
@@ -70,6 +73,20 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     {
         if (_links.TryGetValue(node, out var link))
             link.Send(frame);
+    }
+
+    /// <inheritdoc/>
+    public void Leave(NodeId node, Frame frame)
+    {
+        if (_links.TryGetValue(node, out var link))
+            link.Leave(frame);
+    }
+
+    /// <inheritdoc/>
+    public void SendLeft()
+    {
+        foreach (var (_, link) in _links)
+            link.SendLeft();
     }
 
     /// <summary>Number of the running stream to a node, unique among all streams that this process has had with it; 0 if there is none.</summary>
@@ -121,7 +138,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         try
         {
             var receive = Volatile.Read(ref _receive);
-            await LinkOf(node).RunSessionAsync(incoming, outgoing, frame => receive(node, frame), cancellationToken).ConfigureAwait(false);
+            var received = Volatile.Read(ref _received);
+            await LinkOf(node).RunSessionAsync(incoming, outgoing, frame => receive(node, frame), received, cancellationToken).ConfigureAwait(false);
         }
         finally
         {

@@ -225,7 +225,8 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
         public void Set(MemoryUse use, long bytes)
         {
             Invariant.Check(bytes >= 0, $"A store was to use {bytes} bytes for {use}.");
-            if (_hasLeft)
+            // Most steps change one or two uses, and all stores share the sums.
+            if (_hasLeft || bytes == _used[(int)use])
                 return;
             Interlocked.Add(ref account._used[(int)use], bytes - _used[(int)use]);
             _used[(int)use] = bytes;
@@ -237,7 +238,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
         /// <summary>Sets by how many bytes what the next checkpoint writes is more than the changed pages take: deltas become pages.</summary>
         public void SetFolds(long bytes)
         {
-            if (_hasLeft)
+            if (_hasLeft || bytes == _foldBytes)
                 return;
             Interlocked.Add(ref account._foldBytes, bytes - _foldBytes);
             _foldBytes = bytes;

@@ -43,6 +43,45 @@ internal sealed record StoreContext(
     /// </summary>
     public Func<RecordRef, string?> Unreadable { get; init; } = static _ => null;
 
+    /// <summary>
+    /// Whether many shards share the executors of the journal lanes. A leader then makes no second record before the first is committed, or durable if much
+    /// waits, unless the second would be written at once.
+    /// </summary>
+    public bool SharesJournalLanes { get; init; }
+
+    /// <summary>
+    /// For each journal lane, what holds its executor's reports to the writer executor, for all shards of a node with these two executors; null: none is held.
+    /// </summary>
+    public IReadOnlyList<HeldPosts>? JournalPosts { get; init; }
+
+    /// <summary>
+    /// Holds what the writer executor posts to the thread pool when a record has few callers, for all shards of a node with this executor; null: it is posted
+    /// at once.
+    /// </summary>
+    public HeldPosts? AnswerPosts { get; init; }
+
+    /// <summary>
+    /// Holds the wake-ups of journal lanes whose writes are short, for all shards of a node with this writer executor; null: they are woken at once.
+    /// </summary>
+    public HeldPosts? WakeUps { get; init; }
+
+    /// <summary>
+    /// Runs on the writer executor what is done once a pass, for all shards of a node with this executor: looks at memory, triggers of checkpoints and space
+    /// after journal writes. None of it may run in the middle of a step of any of these stores, so it shares nothing with what is held there. Null: it is done
+    /// each time.
+    /// </summary>
+    public HeldPosts? PassEnd { get; init; }
+
+    /// <summary>
+    /// Posts what is held for the end of the writer executor's pass, because a long item comes next, for which no other shard's records and answers must wait.
+    /// Writer executor.
+    /// </summary>
+    public void EndPass()
+    {
+        WakeUps?.Give();
+        AnswerPosts?.Give();
+    }
+
     /// <summary>Reads pages for the writer that are not in memory. One for all shards of a node; null: the writer reads them all itself.</summary>
     public ISerialExecutor? Prefetch { get; init; }
 

@@ -42,6 +42,12 @@ internal sealed class JournalJob(JournalJobKind kind)
     /// </summary>
     public bool UsesReserve { get; init; }
 
+    /// <summary>
+    /// Whether it is a record of one block, of which those of many shards are written together. A larger one is the batch of a busy shard, which makes its next
+    /// batch meanwhile.
+    /// </summary>
+    public bool IsSmallRecord => Kind == JournalJobKind.Record && Entry!.Bytes <= RecordEnvelope.BlockBytes;
+
     /// <summary>The control state to write.</summary>
     public ControlState? Control { get; init; }
 

@@ -6,8 +6,16 @@ namespace KvCluster.Storage.Journal;
 /// Takes one step of the journal at a time, such as one of the writes that may be in flight, on its own executor. <see cref="JournalSchedule"/> decides what it
 /// does next and changes it under its lock; <see cref="JournalWriter"/> executes that. While a step runs, nothing here changes.
 /// </summary>
-internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> run) : IWorkItem
+/// <param name="executor">Its executor.</param>
+/// <param name="run">Takes its steps.</param>
+/// <param name="posts">Holds what its executor reports to the writer executor; null: nothing is held.</param>
+/// <param name="wakeUps">Holds what the writer executor has to wake; null: nothing is held.</param>
+internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> run, HeldPosts? posts = null, HeldPosts? wakeUps = null) : IWorkItem
 {
+    private Func<IWorkItem?>? _takeWake;
+    private volatile bool _isShort;
+    private volatile bool _isRunning;
+
     /// <summary>What the lane does.</summary>
     public LaneState State { get; private set; }
 
@@ -23,8 +31,26 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     /// <summary>The job of the states <see cref="LaneState.Rolling"/> and <see cref="LaneState.Exclusive"/>.</summary>
     public JournalJob? Job { get; private set; }
 
+    /// <summary>Holds what its executor reports to the writer executor; null: nothing is held.</summary>
+    public HeldPosts? Posts => posts;
+
     /// <inheritdoc cref="ISerialExecutor.IsIdle"/>
     public bool HasIdleExecutor => executor.IsIdle;
+
+    /// <summary>
+    /// Whether its executor is, or will be at once, free for another step of it: idle, or at the end of this lane's own last step, which was reported before.
+    /// </summary>
+    public bool HasFreeExecutor => executor.IsIdle || (_isRunning && !executor.HasWork);
+
+    /// <summary>
+    /// Whether its steps are short, as they are in memory, judged by the last one. Set on its executor. The executor would then have written the record, and
+    /// slept again, before the writer executor comes to the next shard's.
+    /// </summary>
+    public bool IsShort
+    {
+        get => _isShort;
+        set => _isShort = value;
+    }
 
     /// <summary>Moves to a state that needs neither a write nor a job.</summary>
     public void MoveTo(LaneState next) => MoveTo(next, null, null);
@@ -41,8 +67,33 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     /// <summary>Posts it to its executor.</summary>
     public void Post() => executor.Post(this);
 
+    /// <summary>
+    /// The same on the writer executor. If its steps are short, its executor wakes up at the end of the pass, and finds the records of all shards.
+    /// </summary>
+    public void PostInPass()
+    {
+        if (wakeUps is null || !_isShort)
+        {
+            Post();
+            return;
+        }
+        executor.PostQuietly(this);
+        wakeUps.Hold(_takeWake ??= WakeUpOf(executor));
+    }
+
     /// <inheritdoc/>
-    public void Execute() => run(this);
+    public void Execute()
+    {
+        _isRunning = true;
+        run(this);
+        _isRunning = false;
+    }
+
+    private static Func<IWorkItem?> WakeUpOf(ISerialExecutor executor)
+    {
+        var wakeUp = new WorkAction(executor.WakeUp);
+        return () => wakeUp;
+    }
 
     private void MoveTo(LaneState next, DurableWrite? write, JournalJob? job)
     {

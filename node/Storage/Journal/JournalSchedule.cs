@@ -50,6 +50,19 @@ internal sealed class JournalSchedule
     /// <inheritdoc cref="JournalWriter.BytesLeft"/>
     public long BytesLeft => Interlocked.Read(ref _bytesLeft);
 
+    /// <inheritdoc cref="JournalWriter.HasFreeWrite"/>
+    public bool HasFreeWrite
+    {
+        get
+        {
+            lock (_lock)
+            {
+                return Array.Exists(_lanes, static lane => !lane.IsBusy && lane.HasFreeExecutor)
+                    || Array.TrueForAll(_lanes, static lane => lane.IsBusy);
+            }
+        }
+    }
+
     /// <summary>Queues a job. Writer executor.</summary>
     public void Enqueue(JournalJob job)
     {
@@ -67,7 +80,10 @@ internal sealed class JournalSchedule
             _jobs.Enqueue(job);
             lane = FindLaneLocked();
         }
-        lane?.Post();
+        if (job.IsSmallRecord)
+            lane?.PostInPass();
+        else
+            lane?.Post();
     }
 
     /// <summary>Chooses the lane's next step; <see cref="LaneState.Idle"/> if there is none. Called by the lane's executor.</summary>

@@ -44,7 +44,7 @@ internal sealed class JournalWriter : IDisposable
         _truncated = new TruncatedRecords(context, directory, asideDirectory);
         Completed = new CompletedJobs(_segments, context.Writer, completions);
         _stalled = new StalledJobs(context, control, _end, _segments, _truncated, Completed);
-        var lanes = context.JournalLanes.Select(executor => new JournalLane(executor, Run));
+        var lanes = context.JournalLanes.Select((executor, index) => new JournalLane(executor, Run, context.JournalPosts?[index], context.WakeUps));
         _schedule = new JournalSchedule(_end, _segments, _stalled, Completed, lanes);
     }
 
@@ -71,6 +71,12 @@ internal sealed class JournalWriter : IDisposable
 
     /// <inheritdoc cref="JournalSegments.IsSmall"/>
     public bool IsSmall => _segments.IsSmall;
+
+    /// <summary>
+    /// Whether a record would be written at once, or wait for this journal's own writes only. False: each lane that is free has an executor that is busy with
+    /// other shards. A hint, which other threads change.
+    /// </summary>
+    public bool HasFreeWrite => _schedule.HasFreeWrite;
 
     /// <summary>Queues a job. Writer executor.</summary>
     public void Enqueue(JournalJob job) => _schedule.Enqueue(job);
@@ -120,17 +126,24 @@ internal sealed class JournalWriter : IDisposable
     {
         try
         {
-            while (_schedule.Begin(lane) != LaneState.Idle)
+            for (var step = 0; _schedule.Begin(lane) != LaneState.Idle; step++)
             {
+                var began = lane.Posts is null ? 0 : _context.Time.GetTimestamp();
                 _schedule.End(lane, Execute(lane));
-                Report();
+                Report(lane.Posts);
+                if (lane.Posts is not { } posts)
+                    continue;
+                // After a short step the other shards' steps are awaited, but no long one, and not the rest of a busy shard's.
+                lane.IsShort = _context.Time.GetElapsedTime(began) < HeldPosts.ShortMax;
+                if (step > 0 || !lane.IsShort)
+                    posts.Give();
             }
         }
         catch (Exception exception)
         {
             _schedule.Abandon(lane, exception);
         }
-        Report();
+        Report(lane.Posts);
         _schedule.TakeQuiet()?.Invoke();
     }
 
@@ -138,10 +151,10 @@ internal sealed class JournalWriter : IDisposable
     private void OnRetireFailed(Exception failure)
     {
         _schedule.Fail(failure);
-        Report();
+        Report(posts: null);
     }
 
-    private void Report() => Completed.Report(_schedule.Failure is not null);
+    private void Report(HeldPosts? posts) => Completed.Report(_schedule.Failure is not null, posts);
 
     /// <summary>Executes the lane's step without the lock. Returns what it failed with, or null.</summary>
     private Exception? Execute(JournalLane lane)

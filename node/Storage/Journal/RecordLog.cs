@@ -24,6 +24,9 @@ internal sealed class RecordLog(StoreLifecycle life, JournalIndex index, Segment
     /// <summary>The epoch that this replica leads, whose records it makes itself; null while it follows.</summary>
     public ulong? OwnEpoch { get; private set; }
 
+    /// <inheritdoc cref="JournalWriter.HasFreeWrite"/>
+    public bool HasFreeWrite => journal.HasFreeWrite;
+
     /// <summary>Begins to lead an epoch.</summary>
     public void Own(ulong epoch) => OwnEpoch = epoch;
 

@@ -30,6 +30,7 @@ internal sealed class StoreMemory : IDisposable
 
     /// <summary>The steps after which a quiescent store has returned what it can.</summary>
     private long _stepsReturned;
+    private bool _isChanged;
     private bool _hasEnded;
 
     /// <summary>Joins the node's account.</summary>
@@ -94,9 +95,20 @@ internal sealed class StoreMemory : IDisposable
         Pause(behind);
     }
 
+    /// <summary>Something that is no step has changed what the store uses. <see cref="ObserveIfChanged"/> follows.</summary>
+    public void Changed() => _isChanged = true;
+
+    /// <summary>Tells what the store uses now, unless a step has told it since the change.</summary>
+    public void ObserveIfChanged()
+    {
+        if (_isChanged)
+            Observe();
+    }
+
     /// <summary>A step has ended: tells what the store uses now.</summary>
     public void Observe()
     {
+        _isChanged = false;
         if (_hasEnded)
             return;
         _index.BodyBytesMax = _share.BodyBytesMax(_context.Options.RecentBodyBytesMax);

@@ -62,7 +62,7 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     /// <summary>The name of the thread.</summary>
     public string Name => _thread.Name!;
 
-    /// <summary>Whether items are queued. Any thread.</summary>
+    /// <inheritdoc/>
     public bool HasWork => !_items.IsEmpty;
 
     /// <summary>
@@ -75,9 +75,18 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     public void Post(IWorkItem item)
     {
         _items.Enqueue(item);
+        WakeUp();
+    }
+
+    /// <inheritdoc/>
+    public void PostQuietly(IWorkItem item) => _items.Enqueue(item);
+
+    /// <inheritdoc/>
+    public void WakeUp()
+    {
         // The enqueue must be visible before the flag is read, because the thread sets the flag before it checks the queue again.
         Interlocked.MemoryBarrier();
-        if (Volatile.Read(ref _parked) == 1 && Interlocked.Exchange(ref _parked, 0) == 1)
+        if (Volatile.Read(ref _parked) == 1 && !_items.IsEmpty && Interlocked.Exchange(ref _parked, 0) == 1)
             Wake();
     }
 

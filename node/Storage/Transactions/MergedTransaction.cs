@@ -120,7 +120,8 @@ internal sealed class MergedTransaction(
         if (LifeEnds.HasStaleExpiries(batch) && HasRoom(batch, bytesMax, pagesMax) && !step.HasReadEnough)
             SweepBehind(batch, bytesMax, pagesMax, recordBytesLeft, step);
         AppendResults(batch);
-        chain.Flush();
+        // Answers of the record before may be waiting there.
+        chain.Flush(mayWait: true);
     }
 
     /// <summary>

@@ -35,7 +35,7 @@ internal sealed class PendingAnswers(AnswerChain chain)
             else
                 chain.Add(request);
         }
-        chain.Flush();
+        chain.Flush(mayWait: true);
     }
 
     /// <summary>

@@ -28,7 +28,9 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
     public long Bytes => Interlocked.Read(ref _bytes);
 
     /// <summary>Adds a request. Returns false at once when the queue is full.</summary>
-    public bool TryAdd(WriteRequest request)
+    /// <param name="request">The request.</param>
+    /// <param name="held">Gives the notice later; null: it is given at once.</param>
+    public bool TryAdd(WriteRequest request, HeldNotices? held = null)
     {
         var bytes = request.Bytes;
         if (Interlocked.Increment(ref _count) > countMax)
@@ -48,7 +50,10 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
         prefetch?.Add(request);
         request.Enqueue(this);
         _requests.Enqueue(request);
-        Notify();
+        if (held is null)
+            Notify();
+        else
+            held.Add(this, bytes);
         return true;
     }
 
@@ -119,6 +124,15 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
     {
         if (Interlocked.Exchange(ref _noticed, 1) == 0)
             writer.Post(notice);
+    }
+
+    /// <summary>Posts the notice quietly, and returns the executor that is to be woken; null: the notice is already posted.</summary>
+    public ISerialExecutor? NotifyQuietly()
+    {
+        if (Interlocked.Exchange(ref _noticed, 1) != 0)
+            return null;
+        writer.PostQuietly(notice);
+        return writer;
     }
 
     /// <summary>Call when the notice runs, before looking at the queue.</summary>

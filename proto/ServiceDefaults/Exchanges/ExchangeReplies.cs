@@ -170,7 +170,8 @@ internal sealed class ExchangeReplies(
                 return true;
             _isSending = true;
         }
-        ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
+        if (!HeldSending.TryHold(this))
+            ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
         return true;
     }
 

@@ -31,7 +31,7 @@ public sealed class PeerLinkTests
     [Fact]
     public async Task Session_SenderFailsUnexpectedly_EndsWithThatFailure()
     {
-        var session = _link.RunSessionAsync(new FakeStream(), new FailingStream(), static _ => { }, CancellationToken.None);
+        var session = _link.RunSessionAsync(new FakeStream(), new FailingStream(), static _ => { }, static () => { }, CancellationToken.None);
         _link.Send(new Frame { Epoch = 1 });
         var failure = await Assert.ThrowsAsync<InvalidCastException>(() => session.WaitAsync(Eventually.Limit));
         Assert.Equal("a bug", failure.Message);
@@ -95,6 +95,51 @@ public sealed class PeerLinkTests
         await session;
     }
 
+    // With 64 busy shards almost every record and every acknowledgement was a message of its own.
+    [Fact]
+    public async Task Leave_FramesOfAPass_AreOneMessage()
+    {
+        var pipe = new FakeStream();
+        var session = RunAsync(pipe);
+        for (var shard = 1u; shard < PeerLink.LeftFramesMax; shard++)
+            _link.Leave(new Frame { Shard = shard, Ack = new Ack() });
+        Assert.False(pipe.TryRead(out _));
+        _link.SendLeft();
+        Assert.Equal(PeerLink.LeftFramesMax - 1, Assert.Single(await pipe.ReadFramesAsync(1)).Frames.Count);
+        // Nothing is left, so not even an empty message follows.
+        _link.SendLeft();
+        _link.Send(new Frame { Epoch = 99 });
+        Assert.Equal(99ul, Assert.Single(Assert.Single(await pipe.ReadFramesAsync(1)).Frames).Epoch);
+        pipe.End();
+        await session;
+    }
+
+    [Fact]
+    public async Task Leave_BeforeAFrameThatDoesNotWait_IsSentWithIt()
+    {
+        var pipe = new FakeStream();
+        var session = RunAsync(pipe);
+        _link.Leave(new Frame { Shard = 1, Ack = new Ack() });
+        _link.Send(new Frame { Shard = 2, Heartbeat = new Heartbeat { Awaited = true } });
+        await pipe.ReadFramesAsync(2);
+        pipe.End();
+        await session;
+    }
+
+    [Theory]
+    [InlineData(PeerLink.LeftFramesMax, 0)]
+    [InlineData(1, (int)PeerLink.LeftBytesMax)]
+    public async Task Leave_WhenMuchWaits_IsSentBeforeTheEndOfThePass(int frames, int bodyBytes)
+    {
+        var pipe = new FakeStream();
+        var session = RunAsync(pipe);
+        for (var shard = 1u; shard <= frames; shard++)
+            _link.Leave(new Frame { Shard = shard, Append = new Append { Bodies = { UnsafeByteOperations.UnsafeWrap(new byte[bodyBytes]) } } });
+        await pipe.ReadFramesAsync(frames);
+        pipe.End();
+        await session;
+    }
+
     // On an idle node with 100 shards they were sent at once, in two to four more messages a second to each other node. Each message wakes several threads here
     // and there.
     [Fact]
@@ -144,7 +189,7 @@ public sealed class PeerLinkTests
     {
         var pipe = new FakeStream();
         using var received = new SemaphoreSlim(0);
-        var session = _link.RunSessionAsync(pipe, pipe, _ => received.Release(), CancellationToken.None);
+        var session = _link.RunSessionAsync(pipe, pipe, _ => received.Release(), static () => { }, CancellationToken.None);
         for (var round = 0; round < 2; round++)
         {
             for (var said = 1; said < PeerLink.UnheardMax; said++)
@@ -221,7 +266,7 @@ public sealed class PeerLinkTests
     {
         var pipe = new FakeStream();
         var received = new List<ulong>();
-        var session = _link.RunSessionAsync(pipe, pipe, frame => received.Add(frame.Epoch), CancellationToken.None);
+        var session = _link.RunSessionAsync(pipe, pipe, frame => received.Add(frame.Epoch), static () => { }, CancellationToken.None);
         pipe.Arrive(new PeerMessage { Frames = { new Frame { Epoch = 1 }, new Frame { Epoch = 2 } } });
         pipe.Arrive(new PeerMessage { Frames = { new Frame { Epoch = 3 } } });
         pipe.End();
@@ -229,7 +274,21 @@ public sealed class PeerLinkTests
         Assert.Equal([1ul, 2ul, 3ul], received);
     }
 
-    private Task RunAsync(FakeStream pipe) => _link.RunSessionAsync(pipe, pipe, _ => { }, CancellationToken.None);
+    /// <summary>Each frame woke its replica's thread, which began with the first one alone.</summary>
+    [Fact]
+    public async Task RunSession_TellsOnceOfTheFramesOfAMessage()
+    {
+        var pipe = new FakeStream();
+        var (frames, told) = (0, new List<int>());
+        var session = _link.RunSessionAsync(pipe, pipe, _ => frames++, () => told.Add(frames), CancellationToken.None);
+        pipe.Arrive(new PeerMessage { Frames = { Enumerable.Range(0, 10).Select(static shard => new Frame { Shard = (uint)shard }) } });
+        pipe.Arrive(new PeerMessage { Frames = { Enumerable.Range(0, 100).Select(static shard => new Frame { Shard = (uint)shard }) } });
+        pipe.End();
+        await session;
+        Assert.Equal([10, 74, 110], told);
+    }
+
+    private Task RunAsync(FakeStream pipe) => _link.RunSessionAsync(pipe, pipe, _ => { }, static () => { }, CancellationToken.None);
 
     private sealed class FakeStream : IAsyncStreamReader<PeerMessage>, IAsyncStreamWriter<PeerMessage>
     {

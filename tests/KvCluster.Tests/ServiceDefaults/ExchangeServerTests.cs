@@ -100,6 +100,20 @@ public sealed class ExchangeServerTests
         Assert.Equal(StatusCode.ResourceExhausted, failure.StatusCode);
     }
 
+    /// <summary>The first reply was sent by itself, by a thread that was woken for it.</summary>
+    [Fact]
+    public async Task Replies_ToCallsThatAreAnsweredTogether_AreOneMessage()
+    {
+        var running = Run(CancellationToken.None);
+        ulong[] ids = [.. Enumerable.Range(1, 20).Select(static id => (ulong)id)];
+        Send(ids);
+        _messages.Writer.Complete();
+        await Eventually.TrueAsync(() => _handler.Open.Count == ids.Length, "the calls are started");
+        HeldSending.While(handler => Assert.All(ids, id => Assert.True(handler.Answer(id, [7]))), _handler);
+        await running.WaitAsync(Eventually.Limit);
+        Assert.Equal((ids.Length, 1), (_responses.Replies.Count, _responses.Messages));
+    }
+
     [Fact]
     public async Task Stream_ThatBreaks_EndsWithTheFirstReason()
     {
@@ -178,6 +192,8 @@ public sealed class ExchangeServerTests
     {
         public ConcurrentQueue<Reply> Replies { get; } = new();
 
+        public int Messages { get; private set; }
+
         /// <summary>Nothing is written before.</summary>
         public TaskCompletionSource MayGo { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
@@ -188,6 +204,7 @@ public sealed class ExchangeServerTests
         public async Task WriteAsync(MessageBytes message)
         {
             await MayGo.Task;
+            Messages++;
             foreach (var reply in ExchangeResponse.Parser.ParseFrom(message.Written).Replies)
                 Replies.Enqueue(reply);
             message.Return();

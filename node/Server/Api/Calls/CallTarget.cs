@@ -1,5 +1,6 @@
 using System.Diagnostics;
 using Grpc.Core;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Node.Api.Calls;
 
@@ -24,6 +25,12 @@ internal readonly record struct CallTarget(ShardId Shard, ulong Generation, long
 
     /// <summary>Where its exchange finds it while it waits; null if it is in no exchange, and then only the token ends it.</summary>
     public CallWaits? Waits { get; init; }
+
+    /// <summary>
+    /// Holds the notices of changes until all that arrived together are submitted. For the thread that starts the call, until that returns; null: each change
+    /// is noticed at once.
+    /// </summary>
+    public HeldNotices? Notices { get; init; }
 
     /// <summary>Trees must not be read on the thread that starts the call, because others wait for that thread.</summary>
     public bool ReadsElsewhere { get; init; }

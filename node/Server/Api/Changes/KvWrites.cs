@@ -300,14 +300,15 @@ internal sealed class KvWrites(ShardLookup lookup)
         write.SetDelete(change.Key);
         // A request with an id or conditions is one change, or none, and is not divided.
         write.IsWhole = change.HasId || change.HasConditions;
-        return FinishSetAsync(Submit(write, shard, target), shard, change.Key.ToArray(), target, sink);
+        // Further changes are submitted by another thread, and later.
+        return FinishSetAsync(Submit(write, shard, target), shard, change.Key.ToArray(), target with { Notices = null }, sink);
     }
 
     private static Submitted Submit(WriteRequest write, HostedShard shard, in CallTarget target)
     {
         (write.DeadlineTimestamp, write.ArrivedTimestamp, write.Trace) = (target.DeadlineTimestamp, target.ArrivedTimestamp, target.Span);
         var change = new QueuedChange(write, write.Life);
-        var completion = shard.Replica!.Writes.SubmitAsync(write);
+        var completion = shard.Replica!.Writes.SubmitAsync(write, target.Notices);
         if (completion.IsCompleted)
             return new Submitted(completion, change, null, 0, default);
         target.Waits?.Begin(target.Id, change);

@@ -11,4 +11,14 @@ internal interface IPeerTransport
     /// not be modified afterwards.
     /// </summary>
     void Send(NodeId node, Frame frame);
+
+    /// <summary>
+    /// The same for a frame that may wait until <see cref="SendLeft"/>, to share a message with others. It is sent earlier with any other frame.
+    /// </summary>
+    void Leave(NodeId node, Frame frame) => Send(node, frame);
+
+    /// <summary>Sends what was left for any node. Callable from any thread.</summary>
+    void SendLeft()
+    {
+    }
 }

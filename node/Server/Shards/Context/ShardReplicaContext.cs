@@ -44,6 +44,16 @@ internal sealed record ShardReplicaContext(
     /// <summary>Called on the writer executor when this replica has stopped by itself, with the reason. Must not block.</summary>
     public Action<Exception> Failed { get; init; } = static _ => { };
 
+    /// <summary>
+    /// Sends and posts what waits for the end of the writer executor's pass, because a long step comes next, for which no other shard must wait. Writer
+    /// executor.
+    /// </summary>
+    public void EndPass()
+    {
+        Peers.SendLeft();
+        Storage.EndPass();
+    }
+
     /// <summary>The boot clock in microseconds. Any thread.</summary>
     public long NowUs() => Clock.GetTimestamp() / _clockTicksPerMicrosecond;
 }

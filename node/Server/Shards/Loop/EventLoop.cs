@@ -42,6 +42,9 @@ internal sealed class EventLoop(
     // Bounded so that one busy shard does not delay the others on the same executor.
     private const int EventsPerTurn = 256;
 
+    /// <summary>Bytes of requests and frames whose turn is long. A turn with fewer takes about as long as what it would delay.</summary>
+    private const long LongTurnBytes = 256 << 10;
+
     private Action<Event>? _step;
 
     /// <summary>Takes one turn.</summary>
@@ -65,6 +68,8 @@ internal sealed class EventLoop(
 
     private void Turn()
     {
+        if (mailbox.WaitingBytes + journal.Store.Requests.Queue.Bytes >= LongTurnBytes)
+            context.EndPass();
         if (timer.TryTake() && context.NowUs() >= core.NextTickUs)
             Step(Event.Tick.Instance);
         var durableRose = notices.TakeDurable();
@@ -77,6 +82,8 @@ internal sealed class EventLoop(
         disk.Observe(journal.Store, core.Pace, durableRose);
         TellDisk();
         // After the events, so that what arrived meanwhile is in the journal before a long backlog is applied.
+        if (journal.Store.Committed.IsApplying)
+            context.EndPass();
         var appliesMore = journal.Store.Follower.ApplyMore();
         reads.ReleaseApplied();
         timer.Arm(core.NextTickUs, context.NowUs());

@@ -25,6 +25,9 @@ internal sealed class ReplicaMailbox(ISerialExecutor writer, IWorkItem turn)
     /// <summary>Whether events wait.</summary>
     public bool HasEvents => !_events.IsEmpty;
 
+    /// <summary>Bytes of the frames that wait.</summary>
+    public long WaitingBytes => Interlocked.Read(ref _frameBytesWaiting);
+
     /// <summary>Leaves an event. Any thread.</summary>
     public void Add(Event happened)
     {
@@ -32,14 +35,20 @@ internal sealed class ReplicaMailbox(ISerialExecutor writer, IWorkItem turn)
         Wake();
     }
 
-    /// <summary>Leaves a frame, or drops it if too much waits. Any thread.</summary>
+    /// <summary>
+    /// Leaves a frame, or drops it if too much waits. Whoever leaves the frames of a message wakes the writer executor after them. Any thread.
+    /// </summary>
     public void Receive(Frame frame)
     {
         var bytes = FrameBytes.Of(frame);
-        if (Interlocked.Add(ref _frameBytesWaiting, bytes) <= FrameBytesWaitingMax)
-            Add(new Event.FrameReceived(frame));
-        else
+        if (Interlocked.Add(ref _frameBytesWaiting, bytes) > FrameBytesWaitingMax)
+        {
             Interlocked.Add(ref _frameBytesWaiting, -bytes);
+            return;
+        }
+        _events.Enqueue(new Event.FrameReceived(frame));
+        if (Interlocked.Exchange(ref _isPosted, 1) == 0)
+            writer.PostQuietly(turn);
     }
 
     /// <summary>Nothing arrives from a node any more, or the stream from it ended. Any thread.</summary>

@@ -48,4 +48,19 @@ public sealed class WorkThreadTests
             Assert.True(ran.Wait(Eventually.Limit), $"Round {round} did not run.");
         }
     }
+
+    [Fact]
+    public void WakeUp_AfterItemsThatWerePostedQuietly_RunsThemAll()
+    {
+        using var work = new WorkThread("test", TimeProvider.System);
+        for (var round = 0; round < 200; round++)
+        {
+            using var ran = new CountdownEvent(3);
+            var item = new WorkAction(() => ran.Signal());
+            for (var count = 0; count < ran.InitialCount; count++)
+                work.PostQuietly(item);
+            work.WakeUp();
+            Assert.True(ran.Wait(Eventually.Limit), $"Round {round} did not run.");
+        }
+    }
 }

@@ -26,7 +26,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         ReplicaId replica,
         StoreOptions? options = null, SimulatedDisk? disk = null, MemoryAccount? memory = null, StepExecutor? checkpoints = null, ManualTime? time = null,
         StepExecutor? prefetch = null, string directory = DirectoryPath, SharedDisk? sharedDisk = null,
-        Func<ISerialExecutor, ISerialExecutor>? secondLane = null)
+        Func<ISerialExecutor, ISerialExecutor>? secondLane = null, bool looksOnceAPass = false, bool sharesJournalLanes = false)
     {
         _directory = directory;
         _ownDisk = disk is null ? new SimulatedDisk() : null;
@@ -39,6 +39,8 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
             Memory = memory ?? new MemoryAccount(long.MaxValue, Time),
             Prefetch = prefetch,
             SharedDisk = sharedDisk ?? new SharedDisk(Time),
+            SharesJournalLanes = sharesJournalLanes,
+            PassEnd = looksOnceAPass ? new HeldPosts(_work, static look => look.Execute()) : null,
         };
         Store = Disk.DirectoryExists(directory)
             ? ReplicaStore.Open(Context, directory)
