@@ -7,6 +7,7 @@ using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Shards.Context;
 using KvCluster.Node.Telemetry;
+using KvCluster.Node.Transport;
 using KvCluster.Replication.Digests;
 using KvCluster.Replication.Protocol;
 using KvCluster.Simulation.Cluster.Routing;
@@ -17,6 +18,7 @@ using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Recovery;
+using KvCluster.Storage.Threads;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -424,7 +426,8 @@ internal sealed class ClusterNode : IDisposable
 
         Disk.LastProcess = ++Process;
         var context = new ShardReplicaContext(
-            Id, (Process << 32) | (uint)_run.Random.Next(), storage, _clock, new NodeTransport(_run, this), new NodeCoordination(_run, this), _run.Options,
+            Id, (Process << 32) | (uint)_run.Random.Next(), storage, _clock, new PassTransport(new NodeTransport(_run, this), storage.Writer),
+            new NodeCoordination(_run, this), _run.Options,
             (ulong)_run.Random.NextInt64(), OnRoute, new AlarmLog(text => _run.OnAlarm(this, text)))
         {
             Metrics = Unmeasured,
@@ -479,6 +482,11 @@ internal sealed class ClusterNode : IDisposable
         return new StoreContext(FaultyFiles.Of(Disk.Files, _run.Bug), writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions)
         {
             Prefetch = prefetch,
+            SharesJournalLanes = true,
+            JournalPosts = [.. lanes.Select(lane => new HeldPosts(lane, writer.Post))],
+            WakeUps = new HeldPosts(writer, static wakeUp => wakeUp.Execute()),
+            AnswerPosts = new HeldPosts(writer, completions.Post),
+            PassEnd = new HeldPosts(writer, static look => look.Execute()),
         };
     }
 

@@ -13,7 +13,25 @@ internal sealed class NodeTransport(ClusterRun run, ClusterNode node) : IPeerTra
 
     private readonly Dictionary<NodeId, long> _heldBackUntilUs = [];
 
+    // Until the writer's pass ends. They are gone with the process.
+    private readonly List<(NodeId To, Frame Frame)> _left = [];
+
+    public void Leave(NodeId to, Frame frame) => _left.Add((to, frame));
+
+    public void SendLeft()
+    {
+        foreach (var (to, frame) in _left)
+            SendNow(to, frame);
+        _left.Clear();
+    }
+
     public void Send(NodeId to, Frame frame)
+    {
+        SendLeft();
+        SendNow(to, frame);
+    }
+
+    private void SendNow(NodeId to, Frame frame)
     {
         if (run.Bug == InjectedBug.BodiesHeldBack && run.Network.IsCut(node.Id, to))
             _heldBackUntilUs[to] = run.NowUs + HeldBackUs;

@@ -14,6 +14,8 @@ internal sealed class VirtualExecutor(VirtualTime time, Random random, Func<long
 
     public bool IsIdle => _items.Count == 0 && !IsRunning;
 
+    public bool HasWork => _items.Count > 0;
+
     public void Post(IWorkItem item)
     {
         if (_dead)
