@@ -8,11 +8,6 @@ namespace KvCluster.Client;
 /// </summary>
 internal sealed class FilledPage
 {
-    // What a node takes instead of 0, and instead of more.
-    private const uint EntriesDefault = 1_000;
-    private const uint BytesDefault = 1 << 20;
-    private const uint BytesMax = 4 << 20;
-
     private readonly List<KvEntry> _entries = [];
     private readonly List<ShardPosition> _positions = [];
 
@@ -20,8 +15,9 @@ internal sealed class FilledPage
     /// <param name="request">What is asked for. It belongs to this object from now on.</param>
     public FilledPage(ListRequest request)
     {
-        request.Limit = request.Limit == 0 ? EntriesDefault : request.Limit;
-        request.BytesMax = request.BytesMax == 0 ? BytesDefault : Math.Min(request.BytesMax, BytesMax);
+        // As a node takes 0, and more than there may be.
+        request.Limit = request.Limit == 0 ? KvLimits.ListEntriesDefault : request.Limit;
+        request.BytesMax = request.BytesMax == 0 ? KvLimits.ListBytesDefault : Math.Min(request.BytesMax, KvLimits.ListBytesMax);
         Rest = request;
     }
 

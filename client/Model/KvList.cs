@@ -18,10 +18,10 @@ public sealed record KvList
     public bool Reverse { get; init; }
 
     /// <summary>The maximum number of entries of a page, up to 10,000.</summary>
-    public int Limit { get; init; } = 1_000;
+    public int Limit { get; init; } = KvLimits.ListEntriesDefault;
 
     /// <summary>The maximum number of bytes of keys and values of a page, up to 4 MiB. A page has at least one entry.</summary>
-    public int BytesMax { get; init; } = 1 << 20;
+    public int BytesMax { get; init; } = KvLimits.ListBytesDefault;
 
     /// <summary>Omit the values.</summary>
     public bool KeysOnly { get; init; }

@@ -14,10 +14,6 @@ internal sealed class PageSnapshots(InMemoryStore store)
     private const int BoundAt = sizeof(ulong);
     private const int RangeAt = BoundAt + 1;
     private const int KeyAt = RangeAt + sizeof(int);
-    private const int EntriesDefault = 1_000;
-    private const int EntriesMax = 10_000;
-    private const int BytesDefault = 1 << 20;
-    private const int BytesMax = 4 << 20;
 
     /// <summary>How long a snapshot waits for the next page, as nodes keep them.</summary>
     private static readonly TimeSpan IdleMax = TimeSpan.FromSeconds(10);
@@ -35,10 +31,10 @@ internal sealed class PageSnapshots(InMemoryStore store)
         store.ThrowIfClosed();
         var token = PageToken.Parse(pageToken);
         var limit = (uint)list.Limit;
-        if (limit > EntriesMax)
-            throw Refusals.BadRequest($"A page has at most {EntriesMax} entries.");
-        var entriesLeft = limit == 0 ? EntriesDefault : (int)limit;
-        var bytesLeft = list.BytesMax == 0 ? BytesDefault : (long)Math.Min((uint)list.BytesMax, BytesMax);
+        if (limit > KvLimits.ListEntriesMax)
+            throw Refusals.BadRequest($"A page has at most {KvLimits.ListEntriesMax} entries.");
+        var entriesLeft = limit == 0 ? KvLimits.ListEntriesDefault : (int)limit;
+        var bytesLeft = list.BytesMax == 0 ? KvLimits.ListBytesDefault : (long)Math.Min((uint)list.BytesMax, KvLimits.ListBytesMax);
         var bounds = RequestChecks.Range(list.Start, list.End, list.Prefix);
         var checksum = ChecksumOf(list);
         var snapshot = token.IsEmpty ? 0 : Parse(token.Span, checksum);

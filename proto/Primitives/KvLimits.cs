@@ -45,6 +45,18 @@ internal static class KvLimits
     /// <summary>Most entries that a scan within a Write or Transact returns.</summary>
     public const int ScanEntriesMax = 1_000;
 
+    /// <summary>Entries of a page of a List that states no limit.</summary>
+    public const int ListEntriesDefault = 1_000;
+
+    /// <summary>Most entries of a page of a List.</summary>
+    public const int ListEntriesMax = 10_000;
+
+    /// <summary>Bytes of keys and values of a page of a List that states no limit.</summary>
+    public const int ListBytesDefault = 1 << 20;
+
+    /// <summary>Most bytes of keys and values of a page of a List. Whoever asks for more gets this much, or a little less, because a message has it.</summary>
+    public const int ListBytesMax = 4 << 20;
+
     /// <summary>Most keys that the conditions of a request read in ranges.</summary>
     public const int ConditionKeysMax = 10_000;
 

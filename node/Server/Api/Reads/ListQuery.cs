@@ -9,10 +9,6 @@ namespace KvCluster.Node.Api.Reads;
 /// <summary>One page of a List, as far as it is in one shard. <see cref="ListPageToken"/> says where the next one begins.</summary>
 internal sealed class ListQuery : SnapshotQuery
 {
-    private const int EntriesDefault = 1_000;
-    private const int EntriesMax = 10_000;
-    private const int BytesDefault = 1 << 20;
-
     private readonly ApiError? _badBounds;
     private readonly ApiError? _badToken;
     private readonly uint _checksum;
@@ -47,7 +43,8 @@ internal sealed class ListQuery : SnapshotQuery
                 default: reader.Skip(); break;
             }
         }
-        (_entriesMax, _bytesMax) = (entries == 0 ? EntriesDefault : entries, bytes == 0 ? BytesDefault : Math.Min(bytes, EntryPages.EntriesBytesMax));
+        _entriesMax = entries == 0 ? KvLimits.ListEntriesDefault : entries;
+        _bytesMax = bytes == 0 ? KvLimits.ListBytesDefault : Math.Min(bytes, EntryPages.EntriesBytesMax);
         _badBounds = RequestRules.CheckBounds(start, end, prefix);
         Bounds = KeyBounds.Of(start, end, prefix);
         _checksum = ListPageToken.ChecksumOf(IsReverse, _isKeysOnly, start, end, prefix);
@@ -82,8 +79,8 @@ internal sealed class ListQuery : SnapshotQuery
     {
         if (_badToken is not null)
             return _badToken;
-        if (_entriesMax > EntriesMax)
-            return ApiErrors.BadRequest($"A page has at most {EntriesMax} entries.");
+        if (_entriesMax > KvLimits.ListEntriesMax)
+            return ApiErrors.BadRequest($"A page has at most {KvLimits.ListEntriesMax} entries.");
         return _badBounds;
     }
 
