@@ -138,12 +138,6 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
         return failure;
     }
 
-    /// <summary>What a call is given.</summary>
-    /// <param name="DeadlineMs">When it gives up, by the clock of the router.</param>
-    /// <param name="NoRetry">No attempt is repeated, except at the node that a redirection names.</param>
-    /// <param name="HedgeAfter">When a read that any replica may serve is sent to another one as well; null: never.</param>
-    internal readonly record struct CallTerms(long DeadlineMs, bool NoRetry, TimeSpan? HedgeAfter);
-
     /// <summary>A change as its caller passed it: a put by its parts, which needs no message objects, one that is encoded, and others as the message.</summary>
     internal readonly record struct Change(Method Method, ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, KvCondition? Condition, IMessage? Message)
     {

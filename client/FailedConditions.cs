@@ -1,4 +1,5 @@
 using Google.Protobuf;
+using KvCluster.Client.Transport;
 using KvCluster.V1;
 using Status = Google.Rpc.Status;
 
@@ -18,7 +19,7 @@ internal sealed class FailedConditions(ClientCalls calls)
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvException">The error is about something else. Or the key could not be read; nothing was applied then.</exception>
     public async ValueTask<KvFailedCondition> OfAsync(
-        Status error, KvKey key, IReadOnlyList<Condition> conditions, bool withValue, ClientCalls.CallTerms terms, CancellationToken cancellationToken)
+        Status error, KvKey key, IReadOnlyList<Condition> conditions, bool withValue, CallTerms terms, CancellationToken cancellationToken)
     {
         var thrown = calls.ToException(error);
         if (thrown is not KvConditionFailedException failure || (uint)failure.ConditionIndex >= (uint)conditions.Count)
@@ -32,7 +33,7 @@ internal sealed class FailedConditions(ClientCalls calls)
             : await WithoutValueAsync(failure.ConditionIndex, of, terms, cancellationToken).ConfigureAwait(false);
     }
 
-    private async ValueTask<KvFailedCondition> WithValueAsync(int index, KvKey key, ClientCalls.CallTerms terms, CancellationToken cancellationToken)
+    private async ValueTask<KvFailedCondition> WithValueAsync(int index, KvKey key, CallTerms terms, CancellationToken cancellationToken)
     {
         var request = new GetRequest { Key = key.ToByteString() };
         var read = GetResponse.Parser.ParseFrom(
@@ -41,7 +42,7 @@ internal sealed class FailedConditions(ClientCalls calls)
     }
 
     // A value of some MiB is not sent for its etag.
-    private async ValueTask<KvFailedCondition> WithoutValueAsync(int index, KvKey key, ClientCalls.CallTerms terms, CancellationToken cancellationToken)
+    private async ValueTask<KvFailedCondition> WithoutValueAsync(int index, KvKey key, CallTerms terms, CancellationToken cancellationToken)
     {
         var behind = (byte[])[.. key.Span, 0];
         var request = new ListRequest { Start = key.ToByteString(), End = UnsafeByteOperations.UnsafeWrap(behind), Limit = 1, KeysOnly = true };

@@ -172,9 +172,7 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
             Read = _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null),
             WithLife = options is { WithLife: true },
         };
-        var terms = _calls.TermsOf(options);
-        var (response, error) = await RangeCalls.GetNearestAsync(
-            _router, request, terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry, hedgeAfter: terms.HedgeAfter).ConfigureAwait(false);
+        var (response, error) = await RangeCalls.GetNearestAsync(_router, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
         return error is null ? ToResult(response!) : throw _calls.ToException(error);
     }
 
@@ -195,11 +193,10 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
         IReadOnlyList<KvKey> keys, KvGetOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(keys);
-        var terms = _calls.TermsOf(options);
         var messages = await ManyKeys.GetAsync(
             _router, [.. keys.Select(static key => key.ToByteString())],
-            _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null), terms.DeadlineMs, cancellationToken,
-            withLife: options is { WithLife: true }, noRetry: terms.NoRetry, hedgeAfter: terms.HedgeAfter).ConfigureAwait(false);
+            _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null), _calls.TermsOf(options), cancellationToken,
+            withLife: options is { WithLife: true }).ConfigureAwait(false);
         if (messages.Error is { } error)
             throw _calls.ToException(error);
         return [.. messages.Entries.Select(ToResult)];
@@ -233,7 +230,7 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
 
     // Most puts, without message objects.
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private async ValueTask<PutResult> PutPartsAsync(ClientCalls.Change change, ClientCalls.CallTerms terms, CancellationToken cancellationToken) =>
+    private async ValueTask<PutResult> PutPartsAsync(ClientCalls.Change change, CallTerms terms, CancellationToken cancellationToken) =>
         new(change.Key, ReadPosition(_calls.ResponseOf(await _calls.SendAsync(change, terms, cancellationToken).ConfigureAwait(false)), out _));
 
     private async ValueTask<PutResult> PutMessageAsync(KvKey key, KvValue value, KvPutOptions options, CancellationToken cancellationToken)
@@ -370,7 +367,7 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
 
     // A router removes a range of several shards only without an identity, which belongs to one shard.
     private async ValueTask<Google.Protobuf.ByteString> DeleteRangeAsync(
-        ReadOnlyMemory<byte> first, DeleteRangeRequest request, ClientCalls.CallTerms terms, CancellationToken cancellationToken)
+        ReadOnlyMemory<byte> first, DeleteRangeRequest request, CallTerms terms, CancellationToken cancellationToken)
     {
         try
         {
@@ -548,7 +545,7 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
 
     // A list of operations, which is routed by a key within it.
     private ValueTask<RoutedReply> SendAsync(
-        Method method, IMessage request, bool onlyRead, ClientCalls.CallTerms terms, CancellationToken cancellationToken) => onlyRead
+        Method method, IMessage request, bool onlyRead, CallTerms terms, CancellationToken cancellationToken) => onlyRead
             ? _calls.SendReadAsync(method, request, terms, cancellationToken)
             : _calls.SendAsync(new ClientCalls.Change(method, request.ToByteString()), terms, cancellationToken);
 
@@ -665,9 +662,7 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
             Prefix = range.Prefix.ToByteString(),
             Read = _calls.Seen.ToOptions(options?.Read ?? _options.Read, shard: null),
         };
-        var terms = _calls.TermsOf(options);
-        var (response, error) = await RangeCalls.CountAsync(
-            _router, request, terms.DeadlineMs, cancellationToken, noRetry: terms.NoRetry, hedgeAfter: terms.HedgeAfter).ConfigureAwait(false);
+        var (response, error) = await RangeCalls.CountAsync(_router, request, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false);
         if (error is not null)
             throw _calls.ToException(error);
         _calls.See(response!.Position);

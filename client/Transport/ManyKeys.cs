@@ -17,16 +17,15 @@ internal static class ManyKeys
     /// them.
     /// </summary>
     public static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error, IReadOnlyDictionary<ShardId, int>? PartBytesMax)> GetAsync(
-        CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken,
-        ReplyWay way = default, bool withLife = false, bool noRetry = false, TimeSpan? hedgeAfter = null)
+        CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, CallTerms terms, CancellationToken cancellationToken,
+        ReplyWay way = default, bool withLife = false)
     {
-        await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        await calls.WaitForMapAsync(terms.DeadlineMs, cancellationToken).ConfigureAwait(false);
         while (true)
         {
             var changed = calls.Table.NextChange();
-            var answer = await GetByGroupAsync(calls, keys, read, deadlineMs, cancellationToken, way, withLife, noRetry, hedgeAfter)
-                .ConfigureAwait(false);
-            if (answer.Error is not { } error || CallStatus.ReasonOf(error) != CallStatus.ShardsDiffer || calls.Runtime.NowMs >= deadlineMs)
+            var answer = await GetByGroupAsync(calls, keys, read, terms, cancellationToken, way, withLife).ConfigureAwait(false);
+            if (answer.Error is not { } error || CallStatus.ReasonOf(error) != CallStatus.ShardsDiffer || calls.Runtime.NowMs >= terms.DeadlineMs)
                 return answer;
             // The refusal had the routes that its node knows, and the map stream brings the others.
             await Task.WhenAny(changed, calls.Runtime.DelayAsync(RegroupPause, cancellationToken)).ConfigureAwait(false);
@@ -35,16 +34,14 @@ internal static class ManyKeys
     }
 
     private static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error, IReadOnlyDictionary<ShardId, int>? PartBytesMax)> GetByGroupAsync(
-        CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way, bool withLife,
-        bool noRetry, TimeSpan? hedgeAfter)
+        CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, CallTerms terms, CancellationToken cancellationToken, ReplyWay way, bool withLife)
     {
         var entries = new GetResponse[keys.Count];
         var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.ShardOf(keys[index].Span));
         var seen = read?.Mode == ReadMode.Session ? read.Seen.ToLookup(static position => position.ShardId) : null;
         var answers = await Task.WhenAll(groups.Select(group => GetOfShardAsync(
-            calls, keys, [.. group], OptionsOf(group.Key, read, seen), deadlineMs,
-            cancellationToken, way with { BytesMax = way.PartBytesMax?.GetValueOrDefault(group.Key) ?? 0 }, group.Key, withLife, noRetry, hedgeAfter)))
-            .ConfigureAwait(false);
+            calls, keys, [.. group], OptionsOf(group.Key, read, seen), terms,
+            cancellationToken, way with { BytesMax = way.PartBytesMax?.GetValueOrDefault(group.Key) ?? 0 }, group.Key, withLife))).ConfigureAwait(false);
         var largeBytes = 0L;
         foreach (var (_, indexes, response, error) in answers)
         {
@@ -80,16 +77,15 @@ internal static class ManyKeys
 
     private static async Task<(ShardId Shard, int[] Indexes, GetManyResponse? Response, Status? Error)> GetOfShardAsync(
         CallRouter calls, IReadOnlyList<ByteString> keys,
-        int[] indexes, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way, ShardId shard, bool withLife, bool noRetry,
-        TimeSpan? hedgeAfter)
+        int[] indexes, ReadOptions? read, CallTerms terms, CancellationToken cancellationToken, ReplyWay way, ShardId shard, bool withLife)
     {
         var request = new GetManyRequest { Read = read, WithLife = withLife };
         foreach (var index in indexes)
             request.Keys.Add(keys[index]);
         var reply = await calls.CallAsync(
             Method.GetMany, keys[indexes[0]].Memory,
-            request.ToByteString(), deadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false, way: way, noRetry: noRetry,
-            hedgeAfter: hedgeAfter).ConfigureAwait(false);
+            request.ToByteString(), terms.DeadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false, way: way,
+            noRetry: terms.NoRetry, hedgeAfter: terms.HedgeAfter).ConfigureAwait(false);
         return (shard, indexes, reply.Error is null ? GetManyResponse.Parser.ParseFrom(reply.Response) : null, reply.Error);
     }
 }

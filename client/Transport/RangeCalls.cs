@@ -12,15 +12,13 @@ internal static class RangeCalls
 {
     /// <summary>Counts the keys of a range over all its shards. The position is that of the last one.</summary>
     public static async ValueTask<(CountResponse? Response, Status? Error)> CountAsync(
-        CallRouter calls, CountRequest request, long deadlineMs, CancellationToken cancellationToken, ReplyWay way = default, bool noRetry = false,
-        TimeSpan? hedgeAfter = null)
+        CallRouter calls, CountRequest request, CallTerms terms, CancellationToken cancellationToken, ReplyWay way = default)
     {
         var rest = request.Clone();
         for (var count = 0ul; ;)
         {
             var first = KeyBounds.Of(rest.Start.Memory, rest.End.Memory, rest.Prefix.Memory).Lower;
-            var reply = await CallAsync(calls, Method.Count, first, rest, rest.Read, deadlineMs, cancellationToken, way, noRetry, hedgeAfter)
-                .ConfigureAwait(false);
+            var reply = await CallAsync(calls, Method.Count, first, rest, rest.Read, terms, cancellationToken, way).ConfigureAwait(false);
             if (reply.Error is { } error)
                 return (null, error);
             var response = CountResponse.Parser.ParseFrom(reply.Response);
@@ -33,14 +31,12 @@ internal static class RangeCalls
 
     /// <summary>Gets the nearest key, from the requested key's shard or from those beside it.</summary>
     public static async ValueTask<(GetResponse? Response, Status? Error)> GetNearestAsync(
-        CallRouter calls, GetRequest request, long deadlineMs, CancellationToken cancellationToken, ReplyWay way = default, bool noRetry = false,
-        TimeSpan? hedgeAfter = null)
+        CallRouter calls, GetRequest request, CallTerms terms, CancellationToken cancellationToken, ReplyWay way = default)
     {
         var rest = request.Clone();
         while (true)
         {
-            var reply = await CallAsync(calls, Method.Get, rest.Key.Memory, rest, rest.Read, deadlineMs, cancellationToken, way, noRetry, hedgeAfter)
-                .ConfigureAwait(false);
+            var reply = await CallAsync(calls, Method.Get, rest.Key.Memory, rest, rest.Read, terms, cancellationToken, way).ConfigureAwait(false);
             if (reply.Error is { } error)
                 return (null, error);
             var response = GetResponse.Parser.ParseFrom(reply.Response);
@@ -54,8 +50,8 @@ internal static class RangeCalls
 
     private static ValueTask<RoutedReply> CallAsync(
         CallRouter calls,
-        Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way,
-        bool noRetry, TimeSpan? hedgeAfter) => calls.CallAsync(
-            method, key, request.ToByteString(), deadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false, way: way, noRetry: noRetry,
-            hedgeAfter: hedgeAfter);
+        Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, CallTerms terms, CancellationToken cancellationToken, ReplyWay way) =>
+        calls.CallAsync(
+            method, key, request.ToByteString(), terms.DeadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false, way: way,
+            noRetry: terms.NoRetry, hedgeAfter: terms.HedgeAfter);
 }

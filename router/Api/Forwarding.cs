@@ -170,11 +170,12 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             return Refused("BAD_REQUEST", RequestParts.TooManyPositions);
         if (route.Method == Method.Count)
         {
-            var (count, countError) = await RangeCalls.CountAsync(calls, CountParser.ParseFrom(request), deadlineMs, cancellationToken, way)
+            var (count, countError) = await RangeCalls.CountAsync(calls, CountParser.ParseFrom(request), new(deadlineMs), cancellationToken, way)
                 .ConfigureAwait(false);
             return new RoutedReply(count?.ToByteString() ?? ByteString.Empty, countError);
         }
-        var (found, error) = await RangeCalls.GetNearestAsync(calls, GetParser.ParseFrom(request), deadlineMs, cancellationToken, way).ConfigureAwait(false);
+        var (found, error) = await RangeCalls.GetNearestAsync(calls, GetParser.ParseFrom(request), new(deadlineMs), cancellationToken, way)
+            .ConfigureAwait(false);
         return new RoutedReply(found?.ToByteString() ?? ByteString.Empty, error);
     }
 
@@ -255,7 +256,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         var message = ManyParser.ParseFrom(request);
         var keys = message.Keys;
         var (entries, error, partBytesMax) =
-            await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken, way, message.WithLife).ConfigureAwait(false);
+            await ManyKeys.GetAsync(calls, keys, message.Read, new(deadlineMs), cancellationToken, way, message.WithLife).ConfigureAwait(false);
         if (error is not null)
             return CallStatus.LargeReplyBytes(error) > KvLimits.AnswerBytesMax ? AnswerTooLarge
                 : new RoutedReply(ByteString.Empty, error) { PartBytesMax = partBytesMax };
