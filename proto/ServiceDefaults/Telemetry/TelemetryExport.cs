@@ -1,5 +1,8 @@
 // Telemetry exported by OTLP, configured only by OpenTelemetry's own environment variables. Started and stopped by a program's main thread. The SDK's threads
 // export. If they cannot, the program continues and logs that once.
+//
+// OpenTelemetry.Extensions.Hosting starts and ends the providers with a host. A node has a host for each of its ports, and their telemetry begins before the
+// first of them and ends after the last one. So the providers are built by the SDK's builders, and their owner is the program.
 using KvCluster.ServiceDefaults.Programs;
 using Microsoft.Extensions.Logging;
 using OpenTelemetry;
