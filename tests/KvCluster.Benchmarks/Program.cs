@@ -3,6 +3,7 @@
 using System.CommandLine;
 using KvCluster.Benchmarks;
 using KvCluster.Benchmarks.Api;
+using KvCluster.Benchmarks.Clients;
 using KvCluster.Benchmarks.Cluster;
 using KvCluster.Benchmarks.Engine;
 using KvCluster.Benchmarks.Engine.Peers;
@@ -19,6 +20,8 @@ if (args is [GrpcPeer.Command, ..])
     return await GrpcPeer.RunAsync(args);
 if (args is [ColdRows.Command, ..])
     return ColdRows.RunLimited(args);
+if (args is [FirstCallCommand.Name, ..])
+    return await FirstCallCommand.RunAsync(args);
 // Or as what scripts judge pauses by.
 if (args is [BareLoopCommand.Name, ..])
     return BareLoopCommand.Run(args);
@@ -30,13 +33,19 @@ var systems = new Option<string[]>("--systems") { Description = "Suite engine: o
 systems.AcceptOnlyFromAmong(EngineSystem.KvCluster, EngineSystem.Lmdb, EngineSystem.RocksDb);
 var keys = new Option<long?>("--keys") { Description = "Suite engine: keys of a large store, 10 million unless --quick." };
 var rounds = new Option<int?>("--rounds") { Description = "Suite engine: times that each row is measured, 3." };
-var seconds = new Option<double?>("--seconds") { Description = "Suite engine: length of one measurement, and by that the number of puts, 5 unless --quick." };
+var seconds = new Option<double?>("--seconds")
+{
+    Description = "Suite engine: length of one measurement, and by that the number of puts, 5 unless --quick. Suites clients and ycsb: length of a workload of "
+        + "YCSB, 20 unless --quick.",
+};
+var records = new Option<int?>("--records") { Description = "Suites clients and ycsb: records of YCSB, 10 million unless --quick." };
 ParseResult? chosen = null;
 
-// One line per suite. The last three are long parts of the suites cluster and faults, which can be run alone.
+// One line per suite. The last four are long parts of the suites cluster, faults and clients, which can be run alone.
 var suites = new Dictionary<string, BenchmarkSuite>
 {
     ["api"] = ApiSuite.RunAsync,
+    ["clients"] = (quick, progress, cancellation) => ClientsSuite.RunAsync(ClientsPlanOf(quick), progress, cancellation),
     ["cluster"] = ClusterSuite.Run,
     ["engine"] = (quick, progress, cancellation) => EngineSuite.RunAsync(
         EnginePlan.Of(
@@ -51,13 +60,14 @@ var suites = new Dictionary<string, BenchmarkSuite>
     ["mixed-load"] = ClusterSuite.RunMixedLoadAsync,
     ["many-keys"] = ClusterSuite.RunManyKeysAsync,
     ["slow-disk"] = FaultSuite.RunSlowDiskAsync,
+    ["ycsb"] = (quick, progress, cancellation) => YcsbMeasure.RunAsync(ClientsPlanOf(quick), progress, cancellation),
 };
 
 var suite = new Argument<string>("suite") { Description = $"What to measure: {string.Join(", ", suites.Keys)}." };
 suite.AcceptOnlyFromAmong([.. suites.Keys]);
 var quick = new Option<bool>("--quick") { Description = "Fewer and shorter runs." };
 var json = new Option<string>("--json") { Description = "Also write the rows to this file as a JSON array." };
-var root = new RootCommand("Measures KvCluster beside its peers.") { suite, quick, json, only, systems, keys, rounds, seconds };
+var root = new RootCommand("Measures KvCluster beside its peers.") { suite, quick, json, only, systems, keys, rounds, seconds, records };
 root.SetAction(async (arguments, cancellation) =>
 {
     try
@@ -71,7 +81,7 @@ root.SetAction(async (arguments, cancellation) =>
             foreach (var verdict in EngineTargets.Verdicts(rows, arguments.GetValue(quick), isWhole))
                 Console.WriteLine(verdict);
         }
-        foreach (var verdict in RoutingTargets.Verdicts(rows))
+        foreach (var verdict in RoutingTargets.Verdicts(rows).Concat(ClientsTargets.Verdicts(rows)))
             Console.WriteLine(verdict);
         if (arguments.GetValue(json) is { } path)
             await BenchmarkReport.WriteJsonAsync(path, rows);
@@ -85,6 +95,8 @@ root.SetAction(async (arguments, cancellation) =>
 });
 var parsed = root.Parse(args);
 return parsed.Errors.Count > 0 ? await Usage(parsed) : await parsed.InvokeAsync();
+
+ClientsPlan ClientsPlanOf(bool isQuick) => ClientsPlan.Of(isQuick, chosen!.GetValue(records), chosen.GetValue(seconds));
 
 static async Task<int> Usage(ParseResult parsed)
 {

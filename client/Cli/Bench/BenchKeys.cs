@@ -1,8 +1,11 @@
 using System.Globalization;
+using System.Text;
 
 namespace KvCluster.Cli.Bench;
 
-/// <summary>The keys of a benchmark: bench/ and a number of ten digits. Any thread.</summary>
+/// <summary>
+/// The keys of a benchmark: bench/ and a number of ten digits. The benchmarks beside other systems use them, too. Any thread.
+/// </summary>
 /// <param name="distribution">Which of them are chosen.</param>
 /// <param name="count">How many there are at the beginning.</param>
 internal sealed class BenchKeys(KeyDistribution distribution, int count)
@@ -11,10 +14,14 @@ internal sealed class BenchKeys(KeyDistribution distribution, int count)
     private long _inserted;
 
     /// <summary>What all of them begin with.</summary>
-    public static ReadOnlyMemory<byte> Prefix { get; } = Text.ToBytes("bench/");
+    public static ReadOnlyMemory<byte> Prefix { get; } = "bench/"u8.ToArray();
+
+    /// <summary>How many there are with those that are new.</summary>
+    public int Count => count + (int)Volatile.Read(ref _inserted);
 
     /// <summary>A key by its number.</summary>
-    public static ReadOnlyMemory<byte> At(long number) => Text.ToBytes(string.Create(CultureInfo.InvariantCulture, $"bench/{number:D10}"));
+    public static ReadOnlyMemory<byte> At(long number) =>
+        Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"bench/{number:D10}"));
 
     /// <summary>A key that is there, if it was loaded or written before.</summary>
     public ReadOnlyMemory<byte> Choose() => At(distribution switch

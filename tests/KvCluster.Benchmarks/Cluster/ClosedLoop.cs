@@ -33,6 +33,15 @@ internal static class ClosedLoop
         return new Outcome(all.Length / seconds, Milliseconds(all[all.Length / 2]), Milliseconds(all[(int)(all.Length * 0.99)]), cpu / all.Length);
     }
 
+    /// <summary>The rows of one or more runs.</summary>
+    public static IEnumerable<BenchmarkRow> RowsOf(string suite, string workload, string system, List<Outcome> outcomes) =>
+    [
+        BenchmarkRow.Of(suite, workload, system, "op/s", outcomes.ConvertAll(static outcome => outcome.OperationsPerSecond)),
+        BenchmarkRow.Of(suite, workload, system, "p50 ms", outcomes.ConvertAll(static outcome => outcome.P50Milliseconds)),
+        BenchmarkRow.Of(suite, workload, system, "p99 ms", outcomes.ConvertAll(static outcome => outcome.P99Milliseconds)),
+        BenchmarkRow.Of(suite, workload, system, "server CPU us/op", outcomes.ConvertAll(static outcome => outcome.CpuMicroseconds)),
+    ];
+
     private static async Task<List<long>> CallAsync(int caller, long last, Func<int, int, Task> operation, CancellationToken cancellation)
     {
         // A prime apart, so that each caller goes through the keys in a different order.

@@ -97,7 +97,7 @@ internal static class ClusterSuite
             }
         }
 
-        return [.. outcomes.SelectMany(system => RowsOf(workload, system.Key, system.Value))];
+        return [.. outcomes.SelectMany(system => ClosedLoop.RowsOf(Name, workload, system.Key, system.Value))];
     }
 
     // Until the servers' CPU an operation falls no more: on a slow machine the runtime compiles the paths of the first workload for several seconds, at several
@@ -132,14 +132,6 @@ internal static class ClusterSuite
             }
         }
     }
-
-    private static IEnumerable<BenchmarkRow> RowsOf(string workload, string system, List<ClosedLoop.Outcome> outcomes) =>
-    [
-        BenchmarkRow.Of(Name, workload, system, "op/s", outcomes.ConvertAll(outcome => outcome.OperationsPerSecond)),
-        BenchmarkRow.Of(Name, workload, system, "p50 ms", outcomes.ConvertAll(outcome => outcome.P50Milliseconds)),
-        BenchmarkRow.Of(Name, workload, system, "p99 ms", outcomes.ConvertAll(outcome => outcome.P99Milliseconds)),
-        BenchmarkRow.Of(Name, workload, system, "server CPU us/op", outcomes.ConvertAll(outcome => outcome.CpuMicroseconds)),
-    ];
 
     private static ClusterTarget Unary(LeaderChannels channels, KvServers servers, KeySpace keys) => new(Ours, servers.Processes,
         async (caller, number) => await channels.ClientOf(caller).PutAsync(new V1.PutRequest { Key = keys.Key(number), Value = keys.Value(number) }),

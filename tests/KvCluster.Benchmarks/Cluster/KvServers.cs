@@ -11,10 +11,14 @@ namespace KvCluster.Benchmarks.Cluster;
 /// <summary>Three node processes and a router, started by the launcher as a user would, with one shard, in their own directory.</summary>
 internal sealed class KvServers : IAsyncDisposable
 {
+    /// <summary>The number of nodes.</summary>
+    public const int Nodes = 3;
+
     private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(5);
 
     private readonly TemporaryDirectory _folder = new();
     private readonly Process _launcher;
+    private uint _leader;
 
     private KvServers(int port, IReadOnlyDictionary<string, string> environment)
     {
@@ -38,9 +42,9 @@ internal sealed class KvServers : IAsyncDisposable
     public string LeaderAddress { get; private set; } = "";
 
     /// <summary>Nodes, router, and the launcher, which serves the coordinator.</summary>
-    public IReadOnlyList<int> Processes =>
-        [_launcher.Id, .. Directory.EnumerateFiles(Path.Combine(_folder.Path, "run"), "*.pid")
-            .Select(file => int.Parse(File.ReadAllText(file), CultureInfo.InvariantCulture))];
+    public IReadOnlyList<int> Processes => [_launcher.Id, .. Directory.EnumerateFiles(Run, "*.pid").Select(ProcessIn)];
+
+    private string Run => Path.Combine(_folder.Path, "run");
 
     public static Task<KvServers> StartAsync(CancellationToken cancellation) => StartAsync(new Dictionary<string, string>(), cancellation);
 
@@ -74,7 +78,43 @@ internal sealed class KvServers : IAsyncDisposable
     }
 
     /// <summary>Finds the current leader.</summary>
-    public async Task FindLeaderAsync(CancellationToken cancellation)
+    public Task FindLeaderAsync(CancellationToken cancellation) => UntilAsync(
+        status =>
+        {
+            if (status.Nodes.FirstOrDefault(static node => node.Replicas.Any(static replica => replica.Role == Role.Leader)) is not { } leader)
+                return false;
+            (LeaderAddress, _leader) = (leader.Address, leader.Node);
+            return true;
+        },
+        "leader", cancellation);
+
+    /// <summary>Waits until the replicas of all nodes have what is committed now, and finds the leader.</summary>
+    public async Task ReplicatedAsync(CancellationToken cancellation)
+    {
+        ulong? goal = null;
+        await UntilAsync(
+            status =>
+            {
+                var replicas = status.Nodes.SelectMany(static node => node.Replicas).Where(static one => one.Role is Role.Leader or Role.Follower).ToList();
+                if (replicas.Count < Nodes)
+                    return false;
+                goal ??= replicas.Max(static one => one.Committed?.Change ?? 0);
+                return replicas.TrueForAll(one => one.Applied?.Change >= goal);
+            },
+            "complete replica on each node", cancellation);
+        await FindLeaderAsync(cancellation);
+    }
+
+    /// <summary>Kills the leader that was found, as a crash does. The launcher starts it again.</summary>
+    public void KillLeader()
+    {
+        using var process = Process.GetProcessById(ProcessIn(Path.Combine(Run, string.Create(CultureInfo.InvariantCulture, $"node-{_leader}.pid"))));
+        process.Kill();
+    }
+
+    private static int ProcessIn(string file) => int.Parse(File.ReadAllText(file), CultureInfo.InvariantCulture);
+
+    private async Task UntilAsync(Func<GetStatusResponse, bool> holds, string what, CancellationToken cancellation)
     {
         using var channel = GrpcChannel.ForAddress(RouterAddress);
         var client = new V1.Cluster.ClusterClient(channel);
@@ -83,12 +123,8 @@ internal sealed class KvServers : IAsyncDisposable
         {
             try
             {
-                var status = await client.GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow.AddSeconds(1), cancellationToken: cancellation);
-                if (status.Nodes.FirstOrDefault(node => node.Replicas.Any(replica => replica.Role == Role.Leader)) is { } leader)
-                {
-                    LeaderAddress = leader.Address;
+                if (holds(await client.GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow.AddSeconds(1), cancellationToken: cancellation)))
                     return;
-                }
             }
             catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded
                 && Stopwatch.GetElapsedTime(started) < StartLimit && !_launcher.HasExited)
@@ -97,7 +133,7 @@ internal sealed class KvServers : IAsyncDisposable
             }
 
             if (Stopwatch.GetElapsedTime(started) > StartLimit)
-                throw new TimeoutException($"No leader within {StartLimit.TotalSeconds} s.");
+                throw new TimeoutException($"No {what} within {StartLimit.TotalSeconds} s.");
             await Task.Delay(100, cancellation);
         }
     }

@@ -1,6 +1,5 @@
 using System.Diagnostics;
 using System.Globalization;
-using System.Net.Sockets;
 using KvCluster.Processes;
 
 namespace KvCluster.Benchmarks.Cluster;
@@ -18,84 +17,51 @@ internal static class Redis
     public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(
         string suite, IReadOnlyList<int> callerCounts, bool quick, Action<string> progress, CancellationToken cancellation)
     {
-        if (Tools.Find("redis-server") is not { } server || Tools.Find("redis-benchmark") is not { } benchmark)
+        if (!RedisServer.IsInstalled || Tools.Find("redis-benchmark") is not { } benchmark)
         {
             progress("redis: redis-server or redis-benchmark is not on PATH; left out");
             return [];
         }
-        using var folder = new TemporaryDirectory();
-        var port = FreePorts.Ten().ToString(CultureInfo.InvariantCulture);
-        using var process = Process.Start(new ProcessStartInfo(
-            server,
-            ["--port", port, "--bind", "127.0.0.1", "--dir", folder.Path, "--save", "", "--appendonly", "yes", "--appendfsync", "always"])
+        await using var server = await RedisServer.StartAsync([], cancellation);
+        var rows = new List<BenchmarkRow>();
+        foreach (var callers in callerCounts)
         {
-            RedirectStandardOutput = true
-        })!;
-        // Read, so that the pipe does not fill up.
-        process.OutputDataReceived += static (_, _) => { };
-        process.BeginOutputReadLine();
-        try
-        {
-            await ServesAsync(int.Parse(port, CultureInfo.InvariantCulture), cancellation);
-            var rows = new List<BenchmarkRow>();
-            foreach (var callers in callerCounts)
+            // Gets find what the puts have left.
+            foreach (var (test, workload) in ((string, string)[])[("set", "put"), ("get", "get")])
             {
-                // Gets find what the puts have left.
-                foreach (var (test, workload) in ((string, string)[])[("set", "put"), ("get", "get")])
-                {
-                    var runs = new List<(double Rate, double P50, double P99, double Cpu)>();
-                    for (var run = 0; run < (quick ? 1 : 3); run++)
-                        runs.Add(await MeasureAsync(benchmark, port, process.Id, test, callers, quick ? 20_000 : 200_000, cancellation));
-                    var name = $"{workload}, {callers} callers";
-                    rows.Add(BenchmarkRow.Of(suite, name, Peer, "op/s", runs.ConvertAll(static one => one.Rate)));
-                    rows.Add(BenchmarkRow.Of(suite, name, Peer, "p50 ms", runs.ConvertAll(static one => one.P50)));
-                    rows.Add(BenchmarkRow.Of(suite, name, Peer, "p99 ms", runs.ConvertAll(static one => one.P99)));
-                    rows.Add(BenchmarkRow.Of(suite, name, Peer, "server CPU us/op", runs.ConvertAll(static one => one.Cpu)));
-                    progress($"{name}, {Peer}: {rows[^4].Median:F0}/s, p99 {rows[^2].Median:F2} ms, {rows[^1].Median:F1} us CPU an operation");
-                }
+                var runs = new List<(double Rate, double P50, double P99, double Cpu)>();
+                for (var run = 0; run < (quick ? 1 : 3); run++)
+                    runs.Add(await MeasureAsync(benchmark, server, test, callers, quick ? 20_000 : 200_000, cancellation));
+                var name = $"{workload}, {callers} callers";
+                rows.Add(BenchmarkRow.Of(suite, name, Peer, "op/s", runs.ConvertAll(static one => one.Rate)));
+                rows.Add(BenchmarkRow.Of(suite, name, Peer, "p50 ms", runs.ConvertAll(static one => one.P50)));
+                rows.Add(BenchmarkRow.Of(suite, name, Peer, "p99 ms", runs.ConvertAll(static one => one.P99)));
+                rows.Add(BenchmarkRow.Of(suite, name, Peer, "server CPU us/op", runs.ConvertAll(static one => one.Cpu)));
+                progress($"{name}, {Peer}: {rows[^4].Median:F0}/s, p99 {rows[^2].Median:F2} ms, {rows[^1].Median:F1} us CPU an operation");
             }
-            return rows;
         }
-        finally
-        {
-            process.Kill();
-            await process.WaitForExitAsync(CancellationToken.None);
-        }
+        return rows;
     }
 
     private static async Task<(double Rate, double P50, double P99, double Cpu)> MeasureAsync(
-        string benchmark, string port, int server, string test, int callers, int calls, CancellationToken cancellation)
+        string benchmark, RedisServer server, string test, int callers, int calls, CancellationToken cancellation)
     {
-        string[] arguments = ["-p", port, "-t", test, "-c", Number(callers), "-n", Number(calls), "-d", Number(ValueBytes), "-r", Number(Keys), "--csv"];
-        var before = ServerCpu.MicrosecondsOf([server]);
+        string[] arguments =
+        [
+            "-p", Number(server.Port), "-t", test, "-c", Number(callers), "-n", Number(calls), "-d", Number(ValueBytes), "-r", Number(Keys), "--csv",
+        ];
+        var before = ServerCpu.MicrosecondsOf([server.Id]);
         using var process = Process.Start(new ProcessStartInfo(benchmark, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
         var errors = process.StandardError.ReadToEndAsync(cancellation);
         var lines = (await process.StandardOutput.ReadToEndAsync(cancellation)).Split('\n', StringSplitOptions.RemoveEmptyEntries);
         await process.WaitForExitAsync(cancellation);
-        var cpu = (ServerCpu.MicrosecondsOf([server]) - before) / calls;
+        var cpu = (ServerCpu.MicrosecondsOf([server.Id]) - before) / calls;
         // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
         if (process.ExitCode != 0 || lines.Length != 2 || lines[1].Split(',') is not { Length: 8 } cells)
             throw new InvalidOperationException($"redis-benchmark printed no result: {string.Join(' ', lines)} {await errors}");
         return (Cell(1), Cell(4), Cell(6), cpu);
 
         double Cell(int index) => double.Parse(cells[index].Trim('"'), CultureInfo.InvariantCulture);
-    }
-
-    private static async Task ServesAsync(int port, CancellationToken cancellation)
-    {
-        while (true)
-        {
-            using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
-            try
-            {
-                await socket.ConnectAsync("127.0.0.1", port, cancellation);
-                return;
-            }
-            catch (SocketException)
-            {
-                await Task.Delay(50, cancellation);
-            }
-        }
     }
 
     private static string Number(int number) => number.ToString(CultureInfo.InvariantCulture);

@@ -138,8 +138,7 @@ internal static class ColdRows
             memory.ToString(CultureInfo.InvariantCulture),
             run.Plan.Time.TotalSeconds.ToString(CultureInfo.InvariantCulture), run.RoundSeed.ToString(CultureInfo.InvariantCulture),
         ];
-        var (exitCode, output, error) = await Tools.RunAsync(Environment.ProcessPath!, Path.GetFileNameWithoutExtension(Environment.ProcessPath) == "dotnet"
-            ? [Path.Combine(AppContext.BaseDirectory, "KvCluster.Benchmarks.dll"), .. arguments] : arguments);
+        var (exitCode, output, error) = await OwnProgram.RunAsync(arguments);
         return exitCode == 0
             ? [.. output.Split((char[]?)null, StringSplitOptions.RemoveEmptyEntries).Select(number => double.Parse(number, CultureInfo.InvariantCulture))]
             : throw new InvalidOperationException($"The measuring process of {store.System.Name} failed: {error}");

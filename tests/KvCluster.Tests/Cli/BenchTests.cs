@@ -44,6 +44,7 @@ public sealed class BenchTests
         var keys = new BenchKeys(KeyDistribution.Latest, 1_000);
         Assert.Equal(BenchKeys.At(1_000).ToArray(), keys.New().ToArray());
         Assert.Equal("bench/0000001001"u8.ToArray(), keys.New().ToArray());
+        Assert.Equal(1_002, keys.Count);
         var newest = BenchKeys.At(1_001).ToArray();
         Assert.InRange(Enumerable.Range(0, 10_000).Count(_ => keys.Choose().Span.SequenceEqual(newest)), 500, 5_000);
     }
