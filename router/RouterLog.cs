@@ -20,4 +20,7 @@ internal static partial class RouterLog
 
     [LoggerMessage(5, LogLevel.Information, "The first calls, which the router makes to itself, failed, so the first ones of callers take longer: {Reason}")]
     public static partial void FirstCallsFailed(ILogger log, string reason);
+
+    [LoggerMessage(6, LogLevel.Error, "A call of {Method} ended with an unexpected exception")]
+    public static partial void Failed(ILogger log, Method method, Exception failure);
 }

@@ -63,6 +63,9 @@ public sealed class KvClientOptions
     /// <summary>What is wrong with settings that were read from text (<see cref="ClientSettings"/>). <see cref="Mistakes"/> has it, too.</summary>
     internal List<string> MistakesOfText { get; } = [];
 
+    /// <summary>The path of a section of configuration that was read and has no setting; empty for the whole configuration, null if there is none.</summary>
+    internal string? EmptySection { get; set; }
+
     /// <summary>
     /// Reads a connection string: addresses, separated by commas, and then other settings, each behind a semicolon, with the names that they have here:
     /// <c>http://kv-0:7400,http://kv-1:7400;Timeout=00:00:05;Read=Session;Tls:AuthorityFile=/etc/kv/ca.pem</c>. A value cannot have a semicolon.
@@ -100,6 +103,10 @@ public sealed class KvClientOptions
     internal List<string> Mistakes()
     {
         List<string> mistakes = [.. MistakesOfText];
+        if (Endpoints is null && EmptySection is { } section)
+            mistakes.Add(section.Length == 0
+                ? $"The configuration is empty, and nothing else sets the endpoints. Set {nameof(Endpoints)}."
+                : $"The section {section} is missing or empty, and nothing else sets the endpoints. Set {section}:{nameof(Endpoints)}.");
         if (EndpointsInUse.Count == 0)
             mistakes.Add($"{nameof(Endpoints)} is empty; a client needs at least one.");
         foreach (var endpoint in EndpointsInUse)

@@ -38,7 +38,10 @@ public static class KvReasons
     /// <summary>A node has no room for what is put. Nothing was applied; deletes still work.</summary>
     public const string DiskFull = "DISK_FULL";
 
-    /// <summary>No endpoint can be used, for reasons that waiting does not change, such as an unknown host or a certificate that is not trusted.</summary>
+    /// <summary>
+    /// No endpoint can be used, for reasons that waiting does not change, such as an unknown host, a certificate that is not trusted, or credentials that are
+    /// refused.
+    /// </summary>
     public const string EndpointUnusable = "ENDPOINT_UNUSABLE";
 
     /// <summary>The address belongs to another cluster. Nothing was applied.</summary>

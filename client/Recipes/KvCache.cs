@@ -63,7 +63,10 @@ public sealed class KvCache : IAsyncDisposable
 
     /// <summary>Waits until the view is complete.</summary>
     /// <exception cref="ObjectDisposedException">The cache was disposed, or its client.</exception>
-    /// <exception cref="KvException">The cache has ended, with the reason CACHE_FULL because of <see cref="KvCacheOptions.BytesMax"/>.</exception>
+    /// <exception cref="KvException">
+    /// The cache has ended: with the reason CACHE_FULL because of <see cref="KvCacheOptions.BytesMax"/>, or because the watch was refused for what waiting does
+    /// not change, such as credentials or an endpoint that is none.
+    /// </exception>
     public ValueTask<KvCacheView> WhenCompleteAsync(CancellationToken cancellationToken = default) =>
         WaitAsync(static view => view.IsComplete, cancellationToken);
 
@@ -73,7 +76,10 @@ public sealed class KvCache : IAsyncDisposable
     /// <exception cref="ArgumentException">The prefix has no part of the shard, so the cache would never have the position.</exception>
     /// <exception cref="KvLineageChangedException">The position is of another history of the cluster than the view.</exception>
     /// <exception cref="ObjectDisposedException">The cache was disposed, or its client.</exception>
-    /// <exception cref="KvException">The cache has ended, with the reason CACHE_FULL because of <see cref="KvCacheOptions.BytesMax"/>.</exception>
+    /// <exception cref="KvException">
+    /// The cache has ended: with the reason CACHE_FULL because of <see cref="KvCacheOptions.BytesMax"/>, or because the watch was refused for what waiting does
+    /// not change, such as credentials or an endpoint that is none.
+    /// </exception>
     public ValueTask<KvCacheView> WaitForAsync(ShardPosition position, CancellationToken cancellationToken = default) =>
         WaitAsync(view => view.IsComplete && HasReached(view, position), cancellationToken);
 
@@ -82,7 +88,10 @@ public sealed class KvCache : IAsyncDisposable
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>The newest view. Views between the two are left out.</returns>
     /// <exception cref="ObjectDisposedException">The cache was disposed, or its client.</exception>
-    /// <exception cref="KvException">The cache has ended, with the reason CACHE_FULL because of <see cref="KvCacheOptions.BytesMax"/>.</exception>
+    /// <exception cref="KvException">
+    /// The cache has ended: with the reason CACHE_FULL because of <see cref="KvCacheOptions.BytesMax"/>, or because the watch was refused for what waiting does
+    /// not change, such as credentials or an endpoint that is none.
+    /// </exception>
     public ValueTask<KvCacheView> NextAsync(KvCacheView seen, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(seen);
@@ -174,9 +183,9 @@ public sealed class KvCache : IAsyncDisposable
                 isChanged = false;
             }
         }
-        catch (KvException failure) when (failure is not KvInvalidRequestException && failure.Reason != KvReasons.CacheFull)
+        catch (KvException failure) when (!failure.IsLasting() && failure.Reason != KvReasons.CacheFull)
         {
-            // No replica for a minute, a journal that does not reach back, or another history. The entries are read again.
+            // No replica for a minute, a journal that does not reach back, or another history. The entries are read again. What fails each time ends it.
         }
     }
 

@@ -51,6 +51,7 @@ public sealed class KvElection
     /// </param>
     /// <param name="cancellationToken">Ends it, and gives up the leadership when the function has returned.</param>
     /// <exception cref="KvInvalidRequestException">The candidate is too large, or the lifetime is none that a session can have.</exception>
+    /// <exception cref="KvException">The candidate cannot lead, also later: no endpoint can be used, or the credentials are refused, for example.</exception>
     /// <exception cref="OperationCanceledException">It was ended.</exception>
     public async Task RunAsync(KvValue candidate, Func<KvLock, CancellationToken, Task> lead, CancellationToken cancellationToken = default)
     {
@@ -83,6 +84,7 @@ public sealed class KvElection
     /// Returns who leads, and then each change of that, until it is cancelled; null while nobody leads. It goes on when the cluster was away, and may leave out
     /// leaders of that time.
     /// </summary>
+    /// <exception cref="KvException">The election cannot be watched, also later: no endpoint can be used, for example.</exception>
     /// <exception cref="OperationCanceledException">It was cancelled.</exception>
     public async IAsyncEnumerable<KvLeader?> WatchLeaderAsync([EnumeratorCancellation] CancellationToken cancellationToken = default)
     {
@@ -120,14 +122,14 @@ public sealed class KvElection
         }
     }
 
-    /// <summary>Returns null if the cluster was away, or did not say what became of a change.</summary>
+    /// <summary>Returns null if the cluster was away, or did not say what became of a change. Fails if it would fail again.</summary>
     private async Task<KvLock?> TryCampaignAsync(KvValue candidate, CancellationToken cancellationToken)
     {
         try
         {
             return await CampaignAsync(candidate, cancellationToken).ConfigureAwait(false);
         }
-        catch (KvException failure) when (failure is not KvInvalidRequestException)
+        catch (KvException failure) when (!failure.IsLasting())
         {
             return null;
         }
@@ -139,7 +141,7 @@ public sealed class KvElection
         {
             return await states.MoveNextAsync().ConfigureAwait(false);
         }
-        catch (KvException failure) when (failure is not KvInvalidRequestException)
+        catch (KvException failure) when (!failure.IsLasting())
         {
             return false;
         }

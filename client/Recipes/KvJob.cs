@@ -32,7 +32,10 @@ public sealed class KvJob : IAsyncDisposable
     /// </summary>
     public KvCondition Held => KvCondition.EtagEquals(FencingEtag, _keys.Of(QueueKeys.Lease, Id));
 
-    /// <summary>Cancelled when the job is lost, because its lease has ended or may have ended, and when it is not to be worked on any more.</summary>
+    /// <summary>
+    /// Cancelled when the job is lost, because its lease has ended or may have ended, and when it is not to be worked on any more. What is registered here
+    /// should not throw: a call that completes, releases or buries the job returns what became of it all the same, and <see cref="DisposeAsync"/> throws.
+    /// </summary>
     public CancellationToken Lost => _lease.Lost;
 
     /// <summary>
@@ -118,7 +121,8 @@ public sealed class KvJob : IAsyncDisposable
     private async ValueTask<bool> SettleAsync(KvTransaction transaction, CancellationToken cancellationToken)
     {
         var settled = await _client.TransactAsync(transaction, cancellationToken: cancellationToken).ConfigureAwait(false);
-        await _lease.StopAsync().ConfigureAwait(false);
+        // The caller must learn whether the change was made. What was registered on Lost and throws, throws out of DisposeAsync.
+        await _lease.StopAsync().ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         return settled.Succeeded;
     }
 }

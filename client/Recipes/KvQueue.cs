@@ -122,7 +122,9 @@ public sealed class KvQueue
     /// </param>
     /// <param name="parallel">How many jobs are handled at the same time.</param>
     /// <param name="cancellationToken">Ends it, when all handlers have returned. Their jobs are handed out again at once if they were not completed.</param>
-    /// <exception cref="KvException">Jobs cannot be received, also later: the keys of the queue are of several shards, for example.</exception>
+    /// <exception cref="KvException">
+    /// Jobs cannot be received, also later: the keys of the queue are of several shards, or no endpoint can be used, for example.
+    /// </exception>
     /// <exception cref="OperationCanceledException">It was ended.</exception>
     public async Task RunAsync(Func<KvJob, CancellationToken, Task> handle, int parallel = 1, CancellationToken cancellationToken = default)
     {
@@ -324,7 +326,8 @@ public sealed class KvQueue
         {
             return await ReceiveAsync(cancellationToken).ConfigureAwait(false);
         }
-        catch (KvException failure) when (failure is KvUnavailableException or KvOutcomeUnknownException or KvLineageChangedException)
+        catch (KvException failure) when (failure is KvUnavailableException or KvOutcomeUnknownException or KvLineageChangedException
+            && !failure.IsLasting())
         {
             await Task.Delay(Pause, cancellationToken).ConfigureAwait(false);
             return null;

@@ -17,6 +17,7 @@ internal sealed class Lease
     private readonly CancellationTokenSource _lost = new();
     private readonly CancellationTokenSource _stopped = new();
     private readonly Task _renewing;
+    private readonly Lazy<Task> _stopping;
     private readonly Lock _lock = new();
 
     // Under the lock: when it was last renewed, and how long it lives from then on.
@@ -30,7 +31,7 @@ internal sealed class Lease
     /// <param name="renewAsync">Renews it, and returns how long it lives from then on; zero: it has ended.</param>
     public Lease(TimeProvider time, long begunAt, TimeSpan lifetime, Func<CancellationToken, Task<TimeSpan>> renewAsync)
     {
-        (_time, _renewedAt, _lifetime, _renewAsync) = (time, begunAt, lifetime, renewAsync);
+        (_time, _renewedAt, _lifetime, _renewAsync, _stopping) = (time, begunAt, lifetime, renewAsync, new Lazy<Task>(EndAsync));
         _renewing = RenewAsync();
     }
 
@@ -55,9 +56,11 @@ internal sealed class Lease
         }
     }
 
-    /// <summary>Ends the renewals. From now on it is lost.</summary>
+    /// <summary>Ends the renewals. From now on it is lost. It may be called again, and fails each time if it fails.</summary>
     /// <exception cref="AggregateException">What a user had registered on <see cref="Lost"/> threw exceptions.</exception>
-    public async Task StopAsync()
+    public Task StopAsync() => _stopping.Value;
+
+    private async Task EndAsync()
     {
         await _stopped.CancelAsync().ConfigureAwait(false);
         await _lost.CancelAsync().ConfigureAwait(false);

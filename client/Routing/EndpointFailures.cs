@@ -5,8 +5,9 @@ using Grpc.Core;
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// Tells the failures of an endpoint that pass from those that waiting does not change: the host's name is unknown, its certificate is not trusted, or what
-/// answers at the address is no node or router, for example an admin port, or TLS where there is none. Pure; any thread.
+/// Tells the failures of an endpoint that pass from those that waiting does not change: the host's name is unknown, its certificate is not trusted, what stands
+/// before the cluster refuses the credentials, or what answers at the address is no node or router, for example an admin port, or TLS where there is none.
+/// Pure; any thread.
 /// </summary>
 internal static class EndpointFailures
 {
@@ -19,8 +20,8 @@ internal static class EndpointFailures
     {
         if (failure is not RpcException { Status: var status })
             return false;
-        // Something that is no gRPC server answered, or a server without this service.
-        if (status.StatusCode == StatusCode.Unimplemented)
+        // Something that is no gRPC server answered, or a server without this service, or one that refuses the caller.
+        if (status.StatusCode is StatusCode.Unimplemented or StatusCode.Unauthenticated or StatusCode.PermissionDenied)
             return true;
         for (var cause = status.DebugException; cause is not null; cause = cause.InnerException)
         {

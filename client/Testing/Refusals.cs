@@ -41,7 +41,8 @@ internal static class Refusals
         + "use several sessions.");
 
     public static KvException RangeTooLarge() =>
-        new("RANGE_TOO_LARGE", "The ranges have too many keys to be read for a condition. Nothing was applied; name smaller ranges.");
+        new("RANGE_TOO_LARGE", "The ranges have too many keys to be read for a condition, or the values of the keys that are touched are too large together. "
+            + "Nothing was applied; name smaller ranges, or touch fewer keys.");
 
     public static KvException ResultsTooLarge(int most) => new(
         "ANSWER_TOO_LARGE", $"What the request reads has more than {most:N0} bytes. Nothing was applied; read less.");

@@ -15,8 +15,12 @@ internal sealed class ShardTransaction(ShardState before, TimeSpan now, Shard sh
     private const int OwnedKeysMax = 10_000;
     private const int OwnedBytesMax = 2 << 20;
 
+    private readonly ShardState _before = before;
     private readonly List<KvEvent> _events = [];
     private readonly List<(KvKey Key, TimeSpan At)> _expiries = [];
+
+    /// <summary>The bytes of the values that were touched.</summary>
+    private long _bytesTouched;
 
     /// <summary>The state with all operations so far.</summary>
     public ShardState State { get; private set; } = before;
@@ -133,6 +137,10 @@ internal sealed class ShardTransaction(ShardState before, TimeSpan now, Shard sh
     {
         if (State.Find(touch.Key.Memory) is not { } old)
             return new OperationResult(Etag.None, false);
+        // A cluster copies the value, and also counts one that the request has replaced before.
+        _bytesTouched += Math.Max(old.Value.Length, _before.Find(old.Key)?.Value.Length ?? 0);
+        if (_bytesTouched > KvLimits.WriteBytesMax)
+            throw Refusals.RangeTooLarge();
         Replace(old, old with { Expiry = touch.HasTtlMs ? now + TimeSpan.FromMilliseconds(touch.TtlMs) : null });
         return new OperationResult(Tell(new KvEvent(KvEventKind.Touch, KvEventReason.User, old.Key, Take())), true);
     }

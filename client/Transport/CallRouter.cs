@@ -87,7 +87,10 @@ internal sealed class CallRouter : IAsyncDisposable
     public string MapFailure => _watch.Failure;
 
     /// <summary>The error of a call that needs the shard map, when there is none in time.</summary>
-    public Status MapError => _watch.PermanentFailure is { } permanent ? CallStatus.EndpointUnusable(permanent) : CallStatus.Unavailable(MapFailure);
+    public Status MapError => LastingError ?? CallStatus.Unavailable(MapFailure);
+
+    /// <summary>The error of all calls while no endpoint can be used and waiting does not change that; otherwise null.</summary>
+    public Status? LastingError => _watch.PermanentFailure is { } permanent ? CallStatus.EndpointUnusable(permanent) : null;
 
     /// <summary>Time and randomness for waits and deadlines.</summary>
     public ClientRuntime Runtime => _runtime;

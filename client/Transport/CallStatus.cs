@@ -52,7 +52,7 @@ internal static class CallStatus
     /// <summary>No endpoint can be used, for reasons that waiting does not change; nothing was applied.</summary>
     public static Status EndpointUnusable(string detail) => Create(
         StatusCode.Unavailable,
-        "ENDPOINT_UNUSABLE", $"No endpoint can be used ({detail}). Nothing was applied; correct the endpoints or the certificates.", "no");
+        "ENDPOINT_UNUSABLE", $"No endpoint can be used ({detail}). Nothing was applied; correct the endpoints, the certificates or the credentials.", "no");
 
     /// <summary>The client was closed while the call was in progress; nothing was applied.</summary>
     public static Status Closed =>

@@ -339,6 +339,9 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
                 return true;
             return part.IsCompacted = part.HasEntries && !_begun.Task.IsCompleted;
         }
+        // Another cluster has the address of a node, and the map learns where the node is now. The address of a router stays as it is.
+        if (ClusterHeader.IsForeign(failure))
+            return part.Shard is not null;
         return failure.StatusCode is StatusCode.Unavailable
             or StatusCode.DeadlineExceeded or StatusCode.Aborted or StatusCode.ResourceExhausted or StatusCode.Internal or StatusCode.Cancelled;
     }
@@ -352,6 +355,8 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
             var destination = ChooseFor(part, route, attempt, failed);
             if (destination.Address is { } address)
                 return address;
+            if (calls.LastingError is { } unusable)
+                throw unusable.ToRpcException();
             if (calls.AwakeMs >= giveUpMs)
                 throw part.Failure ?? CallStatus.Unavailable(destination.Failure!).ToRpcException();
             await Task.WhenAny(changed, calls.Runtime.DelayAsync(Pause, cancellationToken)).ConfigureAwait(false);

@@ -83,6 +83,14 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
         ? CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller cancelled the call.", "no")
         : CallStatus.OutcomeUnknown("its caller cancelled the call"));
 
+    /// <summary>The reply to a call that has met a bug of the router. A node may have been asked before.</summary>
+    public RoutedReply Failed(Exception failure)
+    {
+        var what = $"the router failed with {failure.GetType().Name}; see its log";
+        return new(ByteString.Empty, IsRead ? CallStatus.Create(StatusCode.Internal, "INTERNAL", $"The read has no answer: {what}.", "no")
+            : CallStatus.OutcomeUnknown(what));
+    }
+
     public ValueTask<bool> HoldAsync(int bytes, long deadlineMs, CancellationToken cancellationToken) =>
         replies.HoldAsync(this, bytes, deadlineMs, cancellationToken);
 

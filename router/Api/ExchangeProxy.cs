@@ -8,6 +8,7 @@ using KvCluster.Client.Transport;
 using KvCluster.ServiceDefaults.Exchanges;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Wire;
+using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Router.Api;
 
@@ -26,6 +27,7 @@ internal sealed class ExchangeProxy : IExchangeHandler, IDisposable
 
     private readonly Forwarding _forwarding;
     private readonly RouterOptions _options;
+    private readonly ILogger _log;
     private readonly string _peer;
     private readonly Lock _gate = new();
     private readonly ReadsInFlight _reads;
@@ -38,14 +40,20 @@ internal sealed class ExchangeProxy : IExchangeHandler, IDisposable
     private bool _isWaitingForMap;
     private bool _isBroken;
 
+    /// <param name="forwarding">Forwards its calls.</param>
+    /// <param name="options">Have the time of calls whose callers allow none.</param>
+    /// <param name="process">The places of all exchanges.</param>
+    /// <param name="memory">The memory of all calls.</param>
+    /// <param name="log">Gets bugs.</param>
+    /// <param name="responses">Where replies are written.</param>
+    /// <param name="peer">The caller's address and port.</param>
+    /// <param name="cancellationToken">The caller has gone.</param>
     public ExchangeProxy(
-        Forwarding forwarding,
-        RouterOptions options, ExchangePlaces process, CallMemory memory, IServerStreamWriter<MessageBytes> responses, ServerCallContext context)
+        Forwarding forwarding, RouterOptions options, ExchangePlaces process, CallMemory memory, ILogger log, IServerStreamWriter<MessageBytes> responses,
+        string peer, CancellationToken cancellationToken)
     {
-        _forwarding = forwarding;
-        _options = options;
-        _peer = context.Peer;
-        _replies = new ExchangeReplies(this, process, memory, responses, context.CancellationToken);
+        (_forwarding, _options, _log, _peer) = (forwarding, options, log, peer);
+        _replies = new ExchangeReplies(this, process, memory, responses, cancellationToken);
         _large = new ReplyBudget(_gate, () => _replies.WaitingBytes);
         // On other threads, because a read that ends at once lets the next one go.
         _reads = new ReadsInFlight(read => ThreadPool.UnsafeQueueUserWorkItem(
@@ -152,7 +160,7 @@ internal sealed class ExchangeProxy : IExchangeHandler, IDisposable
         }
     }
 
-    // Never throws. A failure ends the stream.
+    // Never throws.
     private async Task ForwardAsync(ExchangeCall call)
     {
         var waitMs = call switch
@@ -173,9 +181,16 @@ internal sealed class ExchangeProxy : IExchangeHandler, IDisposable
         {
             reply = call.Cancelled();
         }
+        catch (Exception failure) when (failure is OperationCanceledException or ObjectDisposedException)
+        {
+            // The stream has ended, or the router ends.
+            _replies.Break(failure);
+        }
         catch (Exception failure)
         {
-            _replies.Break(failure);
+            // A bug. Only the call's own caller is told; the stream's other calls are unaffected.
+            RouterLog.Failed(_log, call.Route.Method, failure);
+            reply = call.Failed(failure);
         }
         Close(call, reply);
     }

@@ -174,7 +174,7 @@ internal sealed class KvProxy(
     protected override async Task Exchange(
         IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        using var exchange = new ExchangeProxy(forwarding, options, _places, memory, responseStream, context);
+        using var exchange = new ExchangeProxy(forwarding, options, _places, memory, log, responseStream, context.Peer, context.CancellationToken);
         await exchange.RunAsync(requestStream).ConfigureAwait(false);
     }
 

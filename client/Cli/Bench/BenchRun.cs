@@ -18,11 +18,21 @@ internal sealed class BenchRun(KvClient client, Workload workload, BenchKeys key
 {
     private const int ScanEntriesMax = 100;
 
-    /// <summary>Operations that are due and wait for a caller. If there are more, the others are begun later and not counted for less.</summary>
+    /// <summary>Operations that are due and wait for a caller. If there are more, the others are not sent.</summary>
     private const int DueMax = 1 << 20;
+
+    /// <summary>
+    /// How long the callers of an open loop go on with what is due when its time is over. Enough for what a healthy cluster is late with; a rate that the cluster
+    /// does not reach leaves more behind the longer it lasts.
+    /// </summary>
+    private static readonly TimeSpan DrainMax = TimeSpan.FromSeconds(2);
 
     /// <summary>How late a timer may be without that being the fault of whoever is measured.</summary>
     private static readonly TimeSpan TimerSlack = TimeSpan.FromMilliseconds(2);
+
+    // Of an open loop.
+    private long _begun;
+    private long _ended;
 
     /// <summary>Each caller makes one operation after the other, at least one.</summary>
     public Task CloseLoopAsync(int callers, TimeSpan duration, CancellationToken stop)
@@ -31,17 +41,23 @@ internal sealed class BenchRun(KvClient client, Workload workload, BenchKeys key
         return Task.WhenAll(Enumerable.Range(0, callers).Select(_ => Task.Run(() => CallAsync(started, duration, stop), stop)));
     }
 
-    /// <summary>Operations are begun at a rate.</summary>
+    /// <summary>Operations are begun at a rate. Two seconds after the end of its time it gives up those that were not begun or not answered.</summary>
     /// <param name="callers">At most so many are in progress.</param>
     /// <param name="rate">How many are due in a second.</param>
-    public async Task OpenLoopAsync(int callers, double rate, TimeSpan duration, CancellationToken stop)
+    /// <param name="duration">How long operations are due.</param>
+    /// <param name="stop">Ends it, with an exception.</param>
+    public async Task<LeftUndone> OpenLoopAsync(int callers, double rate, TimeSpan duration, CancellationToken stop)
     {
         var due = Channel.CreateBounded<long>(DueMax);
-        var calls = Task.WhenAll(Enumerable.Range(0, callers).Select(_ => Task.Run(() => CallDueAsync(due.Reader, stop), stop)));
-        // If a call fails, nobody takes what is due.
-        await Task.WhenAny(PaceAsync(due.Writer, rate, duration, stop), calls);
+        using var givenUp = CancellationTokenSource.CreateLinkedTokenSource(stop);
+        var calls = Task.WhenAll(Enumerable.Range(0, callers).Select(_ => Task.Run(() => CallDueAsync(due.Reader, givenUp.Token, stop), stop)));
+        var pacing = PaceAsync(due.Writer, rate, duration, stop);
+        // If calls fail, nobody takes what is due.
+        await Task.WhenAny(pacing, calls);
         due.Writer.TryComplete();
+        givenUp.CancelAfter(DrainMax);
         await calls;
+        return new LeftUndone(await pacing - _begun, _begun - _ended);
     }
 
     private async Task CallAsync(long started, TimeSpan duration, CancellationToken stop)
@@ -51,24 +67,41 @@ internal sealed class BenchRun(KvClient client, Workload workload, BenchKeys key
         while (Stopwatch.GetElapsedTime(started) < duration);
     }
 
-    private async Task CallDueAsync(ChannelReader<long> due, CancellationToken stop)
+    // Ends when nothing is due any more, or when it is given up.
+    private async Task CallDueAsync(ChannelReader<long> due, CancellationToken givenUp, CancellationToken stop)
     {
-        await foreach (var since in due.ReadAllAsync(stop))
-            await CallOnceAsync(since, stop);
-    }
-
-    private static async Task PaceAsync(ChannelWriter<long> due, double rate, TimeSpan duration, CancellationToken stop)
-    {
-        var started = Stopwatch.GetTimestamp();
-        for (var begun = 0L; Stopwatch.GetElapsedTime(started) < duration; await Task.Delay(1, stop))
+        try
         {
-            var now = Stopwatch.GetTimestamp();
-            for (var passed = Stopwatch.GetElapsedTime(started, now); begun < passed.TotalSeconds * rate; begun++)
+            await foreach (var since in due.ReadAllAsync(givenUp))
             {
-                var late = passed - TimeSpan.FromSeconds(begun / rate);
-                await due.WriteAsync(late < TimerSlack ? now : now - (long)(late.TotalSeconds * Stopwatch.Frequency), stop);
+                givenUp.ThrowIfCancellationRequested();
+                Interlocked.Increment(ref _begun);
+                await CallOnceAsync(since, givenUp);
+                Interlocked.Increment(ref _ended);
             }
         }
+        catch (OperationCanceledException) when (givenUp.IsCancellationRequested && !stop.IsCancellationRequested)
+        {
+            // What is left is counted.
+        }
+    }
+
+    /// <summary>Tells what is due. Returns how many operations were.</summary>
+    private static async Task<long> PaceAsync(ChannelWriter<long> due, double rate, TimeSpan duration, CancellationToken stop)
+    {
+        var started = Stopwatch.GetTimestamp();
+        var told = 0L;
+        for (; Stopwatch.GetElapsedTime(started) < duration; await Task.Delay(1, stop))
+        {
+            var now = Stopwatch.GetTimestamp();
+            for (var passed = Stopwatch.GetElapsedTime(started, now); told < passed.TotalSeconds * rate; told++)
+            {
+                var late = passed - TimeSpan.FromSeconds(told / rate);
+                // Where too many wait, it is counted and forgotten.
+                due.TryWrite(late < TimerSlack ? now : now - (long)(late.TotalSeconds * Stopwatch.Frequency));
+            }
+        }
+        return told;
     }
 
     private async Task CallOnceAsync(long since, CancellationToken stop)
@@ -110,3 +143,8 @@ internal sealed class BenchRun(KvClient client, Workload workload, BenchKeys key
         }
     }
 }
+
+/// <summary>What was due in an open loop and is not in its latencies.</summary>
+/// <param name="NotSent">How many operations were not begun.</param>
+/// <param name="NotAnswered">How many were begun and had no answer when the run ended. Changes among them may have been applied.</param>
+internal readonly record struct LeftUndone(long NotSent, long NotAnswered);

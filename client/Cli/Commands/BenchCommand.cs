@@ -22,7 +22,7 @@ internal static class BenchCommand
     private static readonly Option<int?> Rate = new("--rate")
     {
         Description = "Begin so many operations a second, whether others were answered or not. The time of one counts from when it was due. "
-            + "Without it each caller waits for the answer to one before the next.",
+            + "Two seconds after the end the rest is given up and counted. Without it each caller waits for the answer to one before the next.",
         HelpName = "N",
     };
 
@@ -48,8 +48,12 @@ internal static class BenchCommand
         var latencies = new Latencies();
         var run = new BenchRun(client, workload, new BenchKeys(workload.Keys, keys), value, latencies);
         var started = Stopwatch.GetTimestamp();
-        await (rate is { } each ? run.OpenLoopAsync(callers, each, duration, stop) : run.CloseLoopAsync(callers, duration, stop));
-        Print(output, workload, callers, rate, latencies, Stopwatch.GetElapsedTime(started).TotalSeconds);
+        LeftUndone? left = null;
+        if (rate is { } each)
+            left = await run.OpenLoopAsync(callers, each, duration, stop);
+        else
+            await run.CloseLoopAsync(callers, duration, stop);
+        Print(output, workload, callers, rate, left, latencies, Stopwatch.GetElapsedTime(started).TotalSeconds);
         return ExitCodes.Done;
     }
 
@@ -64,7 +68,7 @@ internal static class BenchCommand
         StandardError.Tell(string.Create(CultureInfo.InvariantCulture, $"{keys:N0} keys written in {Stopwatch.GetElapsedTime(started).TotalSeconds:F1} s"));
     }
 
-    private static void Print(Output output, Workload workload, int callers, int? rate, Latencies latencies, double seconds)
+    private static void Print(Output output, Workload workload, int callers, int? rate, LeftUndone? left, Latencies latencies, double seconds)
     {
         var all = latencies.OfAll();
         var byOperation = latencies.ByOperation();
@@ -84,6 +88,8 @@ internal static class BenchCommand
                 P999Ms = all.P999.TotalMilliseconds,
                 P9999Ms = all.P9999.TotalMilliseconds,
                 Rate = rate,
+                left?.NotSent,
+                left?.NotAnswered,
                 Kinds = byOperation.Select(static one => new
                 {
                     Kind = NameOf(one.Operation),
@@ -101,6 +107,9 @@ internal static class BenchCommand
         var due = rate is { } each ? string.Create(CultureInfo.InvariantCulture, $", {each:N0}/s were due") : "";
         output.Line(string.Create(CultureInfo.InvariantCulture, $"{workload.Name}, {callers} callers: {all.Count / seconds:N0}/s, {Describe(all)} ("
             + $"{all.Count:N0} in {seconds:F1} s{due})"));
+        if (left is { NotSent: > 0 } or { NotAnswered: > 0 })
+            output.Line(string.Create(CultureInfo.InvariantCulture, $"  {left?.NotSent:N0} that were due were not sent, and {left?.NotAnswered:N0} were not "
+                + $"answered, when the run ended. So the times are less than at this rate: choose a lower one, or more callers."));
         if (byOperation.Count > 1)
         {
             foreach (var (operation, summary) in byOperation)

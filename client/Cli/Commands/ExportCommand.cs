@@ -43,7 +43,8 @@ internal static class ExportCommand
             if (entry.Life.Owner is not null && !withOwned)
                 leftOut++;
             else if (output.IsJson)
-                output.Document(EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag).With(entry.Life));
+                // Who asks for keys that sessions own wants them imported, and import leaves out those with an owner.
+                output.Document(EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag).With(entry.Life with { Owner = null }));
             else
                 ExportLine.Print(output, entry);
         }

@@ -19,12 +19,18 @@ internal static class ImportCommand
     private static readonly Option<double> GiveUpAfter =
         Globals.SecondsOption("--give-up-after", "Stop after this many seconds without an acknowledgement.", seconds: 30);
 
+    private static readonly Option<bool> Owned = new("--owned")
+    {
+        Description = "Also import keys that sessions owned where they were printed. They get no owner, and so do not end by themselves.",
+    };
+
     // The program ends within two seconds after an interruption.
     private static readonly TimeSpan InterruptedStopLimit = TimeSpan.FromSeconds(1);
 
     public static Command Create() => CliCommand.Create(
         "import",
-        "Load the records of a file. If that fails, the report says where to continue.", [File, FromLine, GiveUpAfter, .. TsvOptions.All], RunAsync);
+        "Load the records of a file. If that fails, the report says where to continue.", [File, FromLine, GiveUpAfter, Owned, .. TsvOptions.All],
+        RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
@@ -36,13 +42,14 @@ internal static class ImportCommand
         await using var client = Globals.ClientOf(arguments, giveUpAfter < Globals.CallLimitDefault ? giveUpAfter : null);
         await using var load = new FileLoad(client, fromLine, giveUpAfter);
         var started = Stopwatch.GetTimestamp();
+        var withOwned = arguments.GetValue(Owned);
         Exception? failure = null;
         using (var progress = new LoadProgress(file, load))
         {
             try
             {
                 await file.SkipAsync(fromLine - 1, stop);
-                await LoadAsync(file, load, stop);
+                await LoadAsync(file, load, withOwned, stop);
             }
             catch (Exception e)
             {
@@ -58,7 +65,10 @@ internal static class ImportCommand
             Math.Round(load.Acknowledged / seconds),
             load.AcknowledgedLine,
             Math.Round(load.LongestPause.TotalSeconds, 3),
+            load.LeftOut,
             failure is null ? null : Failures.Describe(failure).Line));
+        if (load.LeftOut > 0)
+            StandardError.Tell($"keys left out because sessions owned them: {Text.Number(load.LeftOut)}. With --owned they are imported, too.");
         return failure is null ? ExitCodes.Done : throw failure;
     }
 
@@ -70,12 +80,18 @@ internal static class ImportCommand
         await load.StopAsync(limit.Token);
     }
 
-    private static async Task LoadAsync(RecordReader file, FileLoad load, CancellationToken stop)
+    private static async Task LoadAsync(RecordReader file, FileLoad load, bool withOwned, CancellationToken stop)
     {
         try
         {
             while (await file.ReadAsync(stop) is { } record)
-                await load.AddAsync(record, file.MayHaveLives, stop);
+            {
+                // Without its session nothing would end it.
+                if (record.IsOwned && !withOwned)
+                    load.LeaveOut(record);
+                else
+                    await load.AddAsync(record, file.MayHaveLives, stop);
+            }
         }
         catch (CliException)
         {
@@ -103,6 +119,8 @@ internal static class ImportCommand
     /// <param name="Records">Acknowledged in this run.</param>
     /// <param name="AcknowledgedLine">All lines up to this one are acknowledged. To continue, start at the next.</param>
     /// <param name="LongestPauseSeconds">The longest time without an acknowledgement while records were waiting for one.</param>
+    /// <param name="LeftOut">Keys that were not imported because sessions owned them.</param>
     /// <param name="Error">Why it ended early; null if it did not.</param>
-    private sealed record LoadReport(long Records, double Seconds, double RecordsPerSecond, long AcknowledgedLine, double LongestPauseSeconds, string? Error);
+    private sealed record LoadReport(
+        long Records, double Seconds, double RecordsPerSecond, long AcknowledgedLine, double LongestPauseSeconds, long LeftOut, string? Error);
 }

@@ -17,7 +17,7 @@ internal static class EntryLine
             var entry = document.RootElement;
             if (entry.ValueKind != JsonValueKind.Object)
                 throw new FormatException("is not an entry in JSON");
-            return new FileRecord(number, BytesOf(entry, "key"), BytesOf(entry, "value")) { Left = LeftOf(entry) };
+            return new FileRecord(number, BytesOf(entry, "key"), BytesOf(entry, "value")) { Left = LeftOf(entry), IsOwned = IsOwned(entry) };
         }
         catch (Exception e) when (e is JsonException or InvalidOperationException)
         {
@@ -33,6 +33,8 @@ internal static class EntryLine
             ? bytes
             : throw new FormatException($"has neither {name} nor {name}_base64");
     }
+
+    private static bool IsOwned(JsonElement entry) => entry.TryGetProperty("owner", out var owner) && owner.ValueKind != JsonValueKind.Null;
 
     private static TimeSpan? LeftOf(JsonElement entry)
     {

@@ -12,7 +12,7 @@ internal sealed class FileLoad : IAsyncDisposable
     private const int PutsOpenMax = 64;
     private const int KeysMax = 1_000_000;
 
-    /// <summary>Where there are puts, what is acknowledged is known only after a flush, which is made after so many lines.</summary>
+    /// <summary>Where lines are put or left out, what is acknowledged is known only after a flush, which is made after so many lines.</summary>
     private const int LinesBetweenFlushes = 100_000;
 
     private static readonly TimeSpan RetryDelay = TimeSpan.FromMilliseconds(50);
@@ -30,7 +30,9 @@ internal sealed class FileLoad : IAsyncDisposable
     private long _linesBefore;
     private long _lastLine;
     private long _flushedLine;
-    private long _firstPutLine = long.MaxValue;
+
+    /// <summary>The first line that is in no batch. From there on the number of records in batches does not tell the line.</summary>
+    private long _firstLineBesideBatches = long.MaxValue;
     private long _putsAcknowledged;
 
     /// <param name="client">Makes the calls.</param>
@@ -46,7 +48,10 @@ internal sealed class FileLoad : IAsyncDisposable
     public long Acknowledged => _batches.Acknowledged + Volatile.Read(ref _putsAcknowledged);
 
     /// <summary>All lines from the first one of this load up to this one are acknowledged, and maybe some more.</summary>
-    public long AcknowledgedLine => Math.Max(_flushedLine, Math.Min(_linesBefore + _batches.AcknowledgedThrough, _firstPutLine - 1));
+    public long AcknowledgedLine => Math.Max(_flushedLine, Math.Min(_linesBefore + _batches.AcknowledgedThrough, _firstLineBesideBatches - 1));
+
+    /// <summary>Records that were passed over.</summary>
+    public long LeftOut { get; private set; }
 
     /// <summary>The longest time without the acknowledgement of a batch while one was waited for.</summary>
     public TimeSpan LongestPause => _batches.LongestPause;
@@ -56,9 +61,7 @@ internal sealed class FileLoad : IAsyncDisposable
     /// <exception cref="KvException">The load has failed.</exception>
     public async ValueTask AddAsync(FileRecord record, bool mayHaveLives, CancellationToken stop)
     {
-        // The first line of an export is no record.
-        if (_lastLine == 0)
-            _linesBefore = record.Line - 1;
+        Begin(record);
         if (record.Left is { } left)
             await PutAsync(record, left, stop);
         else if (mayHaveLives)
@@ -66,8 +69,17 @@ internal sealed class FileLoad : IAsyncDisposable
         else
             await _batches.AddAsync(record.Key, record.Value, stop);
         _lastLine = record.Line;
-        if (_firstPutLine != long.MaxValue && _lastLine - _flushedLine >= LinesBetweenFlushes)
+        if (_firstLineBesideBatches != long.MaxValue && _lastLine - _flushedLine >= LinesBetweenFlushes)
             await FlushAsync(stop);
+    }
+
+    /// <summary>Passes over the next record. Its line counts as acknowledged when those before it are.</summary>
+    public void LeaveOut(FileRecord record)
+    {
+        Begin(record);
+        _firstLineBesideBatches = Math.Min(_firstLineBesideBatches, record.Line);
+        _lastLine = record.Line;
+        LeftOut++;
     }
 
     /// <summary>Waits until everything added is acknowledged.</summary>
@@ -90,6 +102,13 @@ internal sealed class FileLoad : IAsyncDisposable
 
     public ValueTask DisposeAsync() => _batches.DisposeAsync();
 
+    // The first line of an export is no record.
+    private void Begin(FileRecord record)
+    {
+        if (_lastLine == 0)
+            _linesBefore = record.Line - 1;
+    }
+
     private async ValueTask AddRememberedAsync(FileRecord record, CancellationToken stop)
     {
         var hash = HashOf(record.Key.Span);
@@ -108,7 +127,7 @@ internal sealed class FileLoad : IAsyncDisposable
             await WaitForPutsAsync(stop);
         if (_inBatches.Contains(hash))
             await FlushAsync(stop);
-        _firstPutLine = Math.Min(_firstPutLine, record.Line);
+        _firstLineBesideBatches = Math.Min(_firstLineBesideBatches, record.Line);
         _puts.Add(hash, PutUntilAcknowledgedAsync(record, left, stop));
     }
 

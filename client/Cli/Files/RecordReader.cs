@@ -273,4 +273,7 @@ internal readonly record struct FileRecord(long Line, ReadOnlyMemory<byte> Key, 
 {
     /// <summary>How long the key lives from when it is written; null: until it is deleted.</summary>
     public TimeSpan? Left { get; init; }
+
+    /// <summary>Whether a session owned the key where it was printed.</summary>
+    public bool IsOwned { get; init; }
 }

@@ -36,7 +36,8 @@ public static class KvClusterServiceCollectionExtensions
     }
 
     /// <summary>
-    /// Adds a client whose options are in a section of the configuration, with the names of <see cref="KvClientOptions"/>. Any other name is a mistake.
+    /// Adds a client whose options are in a section of the configuration, with the names of <see cref="KvClientOptions"/>. Any other name is a mistake, and so
+    /// is a section that is missing or empty, unless a connection string or code sets the endpoints.
     /// </summary>
     public static IServiceCollection AddKvCluster(this IServiceCollection services, IConfiguration section)
     {
@@ -72,7 +73,7 @@ public static class KvClusterServiceCollectionExtensions
 
     /// <summary>
     /// Adds a client with a name, whose options are in a section of the configuration, with the names of <see cref="KvClientOptions"/>. Any other name is a
-    /// mistake.
+    /// mistake, and so is a section that is missing or empty, unless a connection string or code sets the endpoints.
     /// </summary>
     /// <param name="services">The services.</param>
     /// <param name="name">The key of the service, the name of its options and of its connection string.</param>

@@ -9,20 +9,35 @@ namespace KvCluster.Extensions.DependencyInjection;
 /// </summary>
 internal static class SectionSettings
 {
-    /// <summary>Sets what the section has. What is wrong with it is a mistake of the options.</summary>
-    public static void Read(KvClientOptions options, IConfiguration section) => Read(options, section, above: "");
-
-    private static void Read(KvClientOptions options, IConfiguration section, string above)
+    /// <summary>
+    /// Sets what the section has. What is wrong with it is a mistake of the options. So is that it has nothing, unless a connection string or code sets the
+    /// endpoints: its name may be spelled wrong.
+    /// </summary>
+    public static void Read(KvClientOptions options, IConfiguration section)
     {
+        if (!Read(options, section, above: ""))
+            options.EmptySection = (section as IConfigurationSection)?.Path ?? "";
+    }
+
+    /// <summary>Returns whether there is a setting.</summary>
+    private static bool Read(KvClientOptions options, IConfiguration section, string above)
+    {
+        var isRead = false;
         foreach (var child in section.GetChildren())
         {
             var name = above + child.Key;
             // A variable of the environment sets the list as one text, and has precedence over the items of a file.
             if ((child.Value ?? ListOf(child, name)) is { } text)
+            {
                 ClientSettings.Read(options, child.Path, name, text);
+                isRead = true;
+            }
             else
-                Read(options, child, $"{name}:");
+            {
+                isRead |= Read(options, child, $"{name}:");
+            }
         }
+        return isRead;
     }
 
     // The items of the one setting that is a list, as in a connection string; null if it is another one or has none.

@@ -84,6 +84,23 @@ public sealed class BenchTests
         Assert.True(all.P90 > TimeSpan.FromMilliseconds(200), $"{all}");
     }
 
+    /// <summary>The run went on until all that had been due was answered: for an hour after a minute at sixty times what the cluster could do.</summary>
+    [Fact]
+    public async Task OpenLoop_AtARateThatIsNotReached_EndsSoon_AndCountsWhatIsLeft()
+    {
+        const int callers = 2;
+        const int answers = 10;
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = cluster.Connect();
+        var (latencies, asked) = (new Latencies(), 0);
+        cluster.Nodes[0].Script = _ => Task.FromResult<V1.Reply?>(Interlocked.Increment(ref asked) > answers ? FakeNode.Silence : null);
+        var left = await new BenchRun(
+            client, Workload.All.First(static one => one.Name == "get"), new BenchKeys(KeyDistribution.Uniform, 10), [], latencies)
+            .OpenLoopAsync(callers, rate: 1_000, TimeSpan.FromSeconds(1), CancellationToken.None).WaitAsync(Eventually.Limit);
+        Assert.Equal((answers, callers), (latencies.OfAll().Count, left.NotAnswered));
+        Assert.InRange(left.NotSent, 100, long.MaxValue);
+    }
+
     [ToolTheory("bash")]
     [InlineData("a --load", "get put", 50)]
     [InlineData("e --load --rate 200", "insert scan", 50)]

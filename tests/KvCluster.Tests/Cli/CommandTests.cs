@@ -138,6 +138,32 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         Assert.InRange(Assert.NotNull(timed.Life.Left).TotalSeconds, 1, 1000);
     }
 
+    /// <summary>It was imported without its owner, so that nothing ended it any more.</summary>
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task Import_OfAScan_LeavesOutWhatSessionsOwn_UnlessItIsAskedFor()
+    {
+        using var folder = new TemporaryDirectory();
+        await _client.PutAsync(_key + "/a", "1");
+        await RunAsync($"$KV put {_key}/b 2 --owner $($KV session open {_key} --lifetime 3600)");
+        await _client.PutAsync(_key + "/c", "3");
+        var (exitCode, output, error) = await RunAsync(
+            $"cd '{folder.Path}'; $KV scan {_key}/ -o json > scanned; $KV export {_key}/ --owned -o json > exported; $KV rm --prefix {_key}/ > removed; "
+            + "$KV import scanned -o json");
+        Assert.Equal((0, "kv: keys left out because sessions owned them: 1. With --owned they are imported, too.\n"), (exitCode, error));
+        var report = JsonDocument.Parse(output).RootElement;
+        Assert.Equal(
+            (2, 1, 3),
+            (report.GetProperty("records").GetInt32(), report.GetProperty("left_out").GetInt32(), report.GetProperty("acknowledged_line").GetInt32()));
+        Assert.Equal((0, "2\n", ""), await RunAsync($"$KV count {_key}/"));
+        foreach (var import in (string[])["import scanned --owned", "import exported"])
+        {
+            (exitCode, _, error) = await RunAsync($"cd '{folder.Path}'; $KV rm --prefix {_key}/ > removed; $KV {import}");
+            Assert.Equal((0, ""), (exitCode, error));
+            Assert.Equal((0, "3\n", ""), await RunAsync($"$KV count {_key}/"));
+        }
+    }
+
     /// <summary>Keys that expire are written beside the others, and must not overtake what stands before them.</summary>
     [ToolFact("bash")]
     [Trait("Turn", "3")]

@@ -94,6 +94,40 @@ public sealed class ServiceRegistrationTests
             failure.Message.Split(Environment.NewLine));
     }
 
+    /// <summary>The name of the section was spelled wrong, and the client looked for its cluster at the default address without a word.</summary>
+    [Theory]
+    [InlineData("Kw:Endpoints", "http://kv:7400")]
+    [InlineData("Kv:Tls:KeyFile", null)]
+    [InlineData("Kv", "http://kv:7400")]
+    public async Task Start_WithASectionWithoutSettings_NamesItAndWhatItLacks(string setting, string? value)
+    {
+        var builder = BuilderWith((setting, value!));
+        builder.Services.AddKvCluster(builder.Configuration.GetSection("Kv"));
+        using var host = builder.Build();
+        var failure = await Assert.ThrowsAsync<OptionsValidationException>(() => host.StartAsync());
+        Assert.Equal(
+            [
+                "The options of the KvCluster client are invalid:",
+                "  The section Kv is missing or empty, and nothing else sets the endpoints. Set Kv:Endpoints.",
+            ],
+            failure.Message.Split(Environment.NewLine));
+    }
+
+    /// <summary>A section is for what differs from the defaults where a connection string or code has the address.</summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public async Task Start_WithASectionWithoutSettings_AndAnAddressElsewhere_Succeeds(bool isConnectionString)
+    {
+        var builder = BuilderWith((isConnectionString ? "ConnectionStrings:kv" : "Other", "http://a:1"));
+        builder.Services.AddKvCluster(builder.Configuration.GetSection("Kv"));
+        if (!isConnectionString)
+            builder.Services.Configure<KvClientOptions>(static options => options.Endpoints = ["http://a:1"]);
+        using var host = builder.Build();
+        await host.StartAsync();
+        Assert.Equal((IEnumerable<string>)["http://a:1"], host.Services.GetRequiredService<IOptionsMonitor<KvClientOptions>>().CurrentValue.Endpoints!);
+    }
+
     [Fact]
     public async Task Start_WithACertificateFileThatIsNotThere_NamesIt()
     {

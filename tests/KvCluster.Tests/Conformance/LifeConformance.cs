@@ -40,6 +40,27 @@ public abstract class LifeConformance(ConformanceStore store)
         Assert.Equal("BAD_REQUEST", await Refused.ReasonOfAsync(() => Client.PutAsync(key, "4", new KvPutOptions { KeepExpiry = true, TimeToLive = Hour })));
     }
 
+    /// <summary>A touch takes few bytes of a request, and all of the value where it is applied. The client in memory had no bound.</summary>
+    [Fact]
+    public async Task Touches_OfValuesThatAreTooLargeTogether_AreRefused()
+    {
+        var key = _prefix + "large";
+        await Client.PutAsync(key, new byte[3 << 20]);
+        Assert.Equal("RANGE_TOO_LARGE", await Refused.ReasonOfAsync(() => Client.WriteAsync(Touches(6))));
+        Assert.Null((await Client.GetAsync(key, WithLife)).Life.Left);
+        await Client.WriteAsync(Touches(5));
+        Assert.NotNull((await Client.GetAsync(key, WithLife)).Life.Left);
+        await Client.DeleteAsync(key);
+
+        KvWrite Touches(int times)
+        {
+            var write = new KvWrite();
+            for (var time = 0; time < times; time++)
+                write.Operations.Touch(key, Hour);
+            return write;
+        }
+    }
+
     [Fact]
     public async Task Touch_SetsTheExpiry_AndKeepsTheEtag()
     {

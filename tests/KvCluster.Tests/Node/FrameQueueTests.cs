@@ -89,11 +89,36 @@ public sealed class FrameQueueTests(ITestOutputHelper output)
     [Fact]
     public void TryAdd_FrameLargerThanTheCredit_IsAcceptedInAnEmptyLane()
     {
-        var large = new Frame { Shard = 1, Append = new Append { Bodies = { UnsafeByteOperations.UnsafeWrap(new byte[20 << 20]) } } };
+        var large = Large(shard: 1);
         Assert.True(_lanes.TryAdd(Heartbeat(1, 1)));
         Assert.True(_lanes.TryAdd(large));
         Assert.False(_lanes.TryAdd(large));
         Assert.False(_lanes.TryAdd(Records(1, 2)));
+    }
+
+    /// <summary>A heartbeat waited for the large records of all shards that were before it in turn, and in one message with the last of them.</summary>
+    [Fact]
+    public void TryTake_LargeFramesOfSeveralShards_GoAlone_AndLetOthersFramesBetweenThem()
+    {
+        for (var shard = 1u; shard <= 3; shard++)
+            Assert.True(_lanes.TryAdd(Large(shard)));
+        Assert.True(_lanes.TryAdd(Heartbeat(1, 2)));
+        Assert.Equal("1 large", Take());
+        // They come while that is being sent.
+        Assert.True(_lanes.TryAdd(Heartbeat(4, 1)));
+        Assert.Equal("1, 4", Take());
+        Assert.True(_lanes.TryAdd(Heartbeat(4, 2)));
+        Assert.Equal("2 large", Take());
+        Assert.Equal("4", Take());
+        Assert.Equal("3 large", Take());
+        Assert.False(_lanes.TryTake(1 << 20, out _));
+        Assert.Equal((0, 0L), (_lanes.Count, _lanes.Bytes));
+
+        string Take()
+        {
+            Assert.True(_lanes.TryTake(1 << 20, out var message));
+            return string.Join(", ", message.Frames.Select(static frame => frame.Append is null ? $"{frame.Shard}" : $"{frame.Shard} large"));
+        }
     }
 
     [Fact]
@@ -108,6 +133,9 @@ public sealed class FrameQueueTests(ITestOutputHelper output)
     private static Frame Heartbeat(uint shard, ulong epoch) => new() { Shard = shard, Epoch = epoch, Heartbeat = new Heartbeat() };
 
     private static Frame Records(uint shard, ulong epoch) => new() { Shard = shard, Epoch = epoch, Append = new Append { Bodies = { Body } } };
+
+    private static Frame Large(uint shard) =>
+        new() { Shard = shard, Append = new Append { Bodies = { UnsafeByteOperations.UnsafeWrap(new byte[20 << 20]) } } };
 
     private int Fill(uint shard)
     {

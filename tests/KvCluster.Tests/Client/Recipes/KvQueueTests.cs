@@ -1,6 +1,7 @@
 using System.Collections.Concurrent;
 using System.Diagnostics;
 using KvCluster.Client;
+using KvCluster.Testing;
 using KvCluster.Tests.Node;
 using KvCluster.V1;
 
@@ -110,6 +111,22 @@ public sealed class KvQueueTests
         await client.WriteAsync(job.CompleteIn(new KvWrite().Put("made", "once")));
         Assert.Equal("once", (await client.GetAsync("made")).Value.ToUtf8String());
         Assert.Equal(0, await client.CountAsync("q/"));
+    }
+
+    /// <summary>The exception came out of the completion, so that the caller took the job for one that is handed out again.</summary>
+    [Fact]
+    public async Task Job_WhoseCallbackThrows_IsCompleted_AndItsDisposalThrows()
+    {
+        await using var client = new InMemoryKvClient();
+        var queue = new KvQueue(client, "q/");
+        await queue.EnqueueAsync("work");
+        var job = await queue.ReceiveAsync();
+        job.Lost.Register(static () => throw new InvalidOperationException("the callback"));
+        Assert.True(await job.CompleteAsync());
+        Assert.Equal(0, await queue.CountAsync());
+        Assert.False(await job.CompleteAsync());
+        var thrown = await Assert.ThrowsAsync<AggregateException>(() => job.DisposeAsync().AsTask());
+        Assert.IsType<InvalidOperationException>(thrown.GetBaseException());
     }
 
     [Fact]

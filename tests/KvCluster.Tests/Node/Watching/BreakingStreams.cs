@@ -30,6 +30,9 @@ internal sealed class BreakingStreams : INodeConnector, IWatchSource, IDisposabl
     /// <summary>With what they fail. A watch goes on after the default.</summary>
     public StatusCode Failure { get; init; } = StatusCode.Unavailable;
 
+    /// <summary>With what they fail in place of <see cref="Failure"/>, if it is not null.</summary>
+    public RpcException? Refusal { get; init; }
+
     /// <summary>What happens before the stream fails.</summary>
     public Func<Task> OnBreak { get; init; } = static () => Task.CompletedTask;
 
@@ -71,7 +74,7 @@ internal sealed class BreakingStreams : INodeConnector, IWatchSource, IDisposabl
             // Its place at the node is given up, and nothing holds the journal any more.
             call.Dispose();
             await streams.OnBreak();
-            throw new RpcException(new Status(streams.Failure, "the stream was broken by the test"));
+            throw streams.Refusal ?? new RpcException(new Status(streams.Failure, "the stream was broken by the test"));
         }
     }
 }
