@@ -7,9 +7,9 @@ public sealed class LongestClasses() : LongestFirst(All)
 {
     public static readonly Type[] All =
     [
-        typeof(Chart.ChartTests), typeof(Node.CoordinatorRecoveryTests), typeof(Storage.Inspection.StorageCommandTests), typeof(Client.OperatorCallTests),
-        typeof(Cli.CommandTests), typeof(Node.ReadModeTests), typeof(Router.RouterHostTests), typeof(Node.Watching.WatchApiTests),
-        typeof(Client.Recipes.KvQueueTests), typeof(Client.Recipes.KvUpdatesTests), typeof(Node.Watching.WatchBeginningTests), typeof(Node.NodeHostTests),
-        typeof(ServiceDefaults.NodeStartTests), typeof(Client.Recipes.KvCacheTests),
+        typeof(Chart.ChartTests), typeof(Node.CoordinatorRecoveryTests), typeof(Storage.Inspection.StorageCommandTests), typeof(Node.ReadModeTests),
+        typeof(Cli.CommandTests), typeof(Router.RouterHostTests), typeof(Client.Recipes.KvQueueTests), typeof(Node.NodeHostTests),
+        typeof(Node.Watching.WatchApiTests), typeof(Client.Recipes.KvUpdatesTests), typeof(ServiceDefaults.NodeStartTests),
+        typeof(Node.Watching.WatchBeginningTests),
     ];
 }
