@@ -27,6 +27,13 @@ public sealed class TestClusterTests(ITestOutputHelper output)
     [Trait("Turn", "4")]
     public Task Cluster_OfThreeNodes_GoesOnAfterEachHasHandedOver() => GoesOnAsync(handOver: true);
 
+    [Fact]
+    public async Task Options_ThatAreInvalid_AreRefused()
+    {
+        await Assert.ThrowsAsync<ArgumentException>(() => KvTestCluster.StartAsync(new KvTestClusterOptions { Nodes = 0 }));
+        await Assert.ThrowsAsync<ArgumentException>(() => KvTestCluster.StartAsync(new KvTestClusterOptions { ShardBounds = ["m", "m"] }));
+    }
+
     private static async Task GoesOnAsync(bool handOver)
     {
         await using var cluster = await KvTestCluster.StartAsync(new KvTestClusterOptions { Nodes = 3, ShardBounds = ["m"] });
@@ -42,12 +49,5 @@ public sealed class TestClusterTests(ITestOutputHelper output)
         }
         await Assert.ThrowsAsync<InvalidOperationException>(() => cluster.StartNodeAsync(1));
         await Assert.ThrowsAsync<ArgumentOutOfRangeException>(() => cluster.StopNodeAsync(4));
-    }
-
-    [Fact]
-    public async Task Options_ThatAreInvalid_AreRefused()
-    {
-        await Assert.ThrowsAsync<ArgumentException>(() => KvTestCluster.StartAsync(new KvTestClusterOptions { Nodes = 0 }));
-        await Assert.ThrowsAsync<ArgumentException>(() => KvTestCluster.StartAsync(new KvTestClusterOptions { ShardBounds = ["m", "m"] }));
     }
 }
