@@ -11,7 +11,13 @@ public sealed class ModelTests : StoreTest
     private int _runs;
 
     [Fact]
-    public Task Store_UnderRandomChangesOfManyTrees_AgreesWithTheModel() => Seeds.RunAsync(3, async random =>
+    public Task Store_UnderRandomChangesOfManyTrees_AgreesWithTheModel() => AgreesAsync(seeds: 1);
+
+    [Fact]
+    [Trait("Turn", "2")]
+    public Task Store_UnderMoreRandomChangesOfManyTrees_AgreesWithTheModel() => AgreesAsync(seeds: 4);
+
+    private Task AgreesAsync(int seeds) => Seeds.RunAsync(seeds, async random =>
     {
         await using var model = new StoreModel(Beside($"run-{++_runs}"), random);
         for (var step = 0; step < Steps; step++)

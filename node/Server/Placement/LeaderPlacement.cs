@@ -81,7 +81,9 @@ internal sealed class LeaderPlacement : IAsyncDisposable
 
     /// <summary>Transfers every leadership away and takes none from here on.</summary>
     /// <param name="limit">How long to retry leaderships that could not be transferred.</param>
-    /// <param name="patience">Give up when nothing could be transferred for this long, because nobody can take over.</param>
+    /// <param name="patience">
+    /// Give up when nothing could be transferred for this long, because nobody can take over; at once if the shards that are left have no other replica.
+    /// </param>
     /// <param name="cancellationToken">Stops between two rounds; the node continues to drain.</param>
     public async Task<DrainResult> DrainAsync(TimeSpan limit, TimeSpan patience, CancellationToken cancellationToken)
     {
@@ -96,19 +98,24 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         do
         {
             kept.Clear();
-            var before = givenAway;
+            var (before, alone) = (givenAway, 0);
             await Parallel.ForEachAsync(
                 Led(), new ParallelOptions { MaxDegreeOfParallelism = TransfersMax, CancellationToken = cancellationToken }, async (shard, _) =>
                 {
                     var result = await GiveAwayAsync(shard).ConfigureAwait(false);
                     if (result.Done)
+                    {
                         Interlocked.Increment(ref givenAway);
-                    else
-                        kept[shard.Shard] = result.Reason;
+                        return;
+                    }
+                    kept[shard.Shard] = result.Reason;
+                    if (await shard.LookAsync().ConfigureAwait(false) is { Record.Replicas.Count: 1 })
+                        Interlocked.Increment(ref alone);
                 }).ConfigureAwait(false);
             if (givenAway > before)
                 moved = _clock.GetTimestamp();
-            if (!Led().Any() || (givenAway == before && _clock.GetElapsedTime(moved) >= patience))
+            var led = Led().Count();
+            if (led == 0 || (givenAway == before && (alone >= led || _clock.GetElapsedTime(moved) >= patience)))
                 break;
             await Task.Delay(DrainPause, cancellationToken).ConfigureAwait(false);
         }

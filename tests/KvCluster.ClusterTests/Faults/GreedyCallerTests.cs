@@ -25,6 +25,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
 
     [GreedyTheory]
     [InlineData("exchange", 130)]
+    [Trait("Turn", "1")]
     public Task F39_CallerThatReadsNothing_HoldsNoMoreThanTheBudget(string kind, int count) => HoldsAsync(kind, count, atTheRouter: false);
 
     [GreedyTheory]
@@ -57,6 +58,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
     [InlineData("scan", 100, true)]
     [InlineData("idle", 5_000, false)]
     [InlineData("idle", 5_000, true)]
+    [Trait("Turn", "1")]
     public Task F39_MoreCallersThatReadNothing_HoldNoMoreThanTheBudget(string kind, int count, bool atTheRouter) => HoldsAsync(kind, count, atTheRouter);
 
     private async Task HoldsAsync(string kind, int count, bool atTheRouter)

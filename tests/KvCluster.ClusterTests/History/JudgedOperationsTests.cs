@@ -11,7 +11,7 @@ public sealed class JudgedOperationsTests
 
     // Even on two busy processors two to three times as many operations are made; with KV_LONG=1 five times as many are required.
     private const int LeastOfAllTests = 40_000;
-    private const int LeastOfEveryChange = 6_000;
+    private const int LeastOfEveryChange = 4_000;
     private const int LongFactor = 5;
 
     /// <summary>If only some of the tests of every change ran, the total is not checked.</summary>

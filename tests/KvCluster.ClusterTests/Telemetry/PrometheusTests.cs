@@ -32,7 +32,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     // Alerts that look back for minutes and keep firing after their fault.
     private static readonly string[] Remembering = ["KvClusterNodeRestarts", "KvClusterReplicaFailed", "KvClusterAlarm", "KvClusterLeadersMove"];
 
-    // Alerts whose cause no fault of some minutes is: a day's growth, certificates, an upgrade, snapshots of etcd. Their unit tests are in test-alerts.yaml.
+    // Alerts whose cause no fault of some minutes is: a day's growth, certificates, an upgrade, snapshots of etcd. Their unit tests are in test-alerts*.yaml.
     private static readonly string[] OfDays =
         ["KvClusterDiskFills", "KvClusterCertificateExpires", "KvClusterVersionsDiffer", "KvClusterCoordinatorSnapshotOld"];
 
@@ -133,7 +133,9 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     public async Task Alerts_PassTheirUnitTests()
     {
         var folder = Path.Combine(Tools.Repository(), "deploy", "telemetry");
-        var (exitCode, output, error) = await Tools.RunAsync("promtool", "test", "rules", Path.Combine(folder, "test-alerts.yaml"));
+        var files = Directory.GetFiles(folder, "test-alerts*.yaml");
+        Assert.Equal(2, files.Length);
+        var (exitCode, output, error) = await Tools.RunAsync("promtool", ["test", "rules", .. files]);
         Assert.True(exitCode == 0, $"{output}\n{error}");
     }
 

@@ -268,6 +268,7 @@ public sealed class ChartTests
     [InlineData("20480Mi", null)]
     [InlineData("40Gi", "the volumes have 20Gi. Run `deploy/kubernetes/grow-storage store 40Gi --namespace data")]
     [InlineData("0.01Ti", "the volumes have 20Gi and cannot shrink. Set {0}.storage.size=20Gi.")]
+    [Trait("Turn", "1")]
     public async Task StorageSize_OtherThanThatOfTheVolumes_IsRefusedWithWhatToDo(string size, string? message)
     {
         const string Claim = """(dict "spec" (dict "resources" (dict "requests" (dict "storage" "20Gi"))))""";
@@ -295,6 +296,7 @@ public sealed class ChartTests
     [ToolTheory("helm")]
     [InlineData("https", true)]
     [InlineData("http", false)]
+    [Trait("Turn", "1")]
     public async Task EtcdTls_OfAnEtcdThatExists_CannotChange(string scheme, bool enabled)
     {
         foreach (var wanted in (bool[])[true, false])
@@ -440,6 +442,7 @@ public sealed class ChartTests
     [InlineData("node")]
     [InlineData("router")]
     [InlineData("etcd")]
+    [Trait("Turn", "1")]
     public async Task Scheduling_OfEachPart_CanBeChosen(string part)
     {
         var byDefault = await TemplateAsync(part);
@@ -478,6 +481,7 @@ public sealed class ChartTests
     [InlineData(10, "5")]
     [InlineData(30, "25")]
     [InlineData(600, "595")]
+    [Trait("Turn", "1")]
     public async Task Node_WithATerminationGracePeriod_HasFiveSecondsLessToStop(int seconds, string stopGrace)
     {
         var node = await TemplateAsync("node", "--set", $"node.terminationGracePeriodSeconds={seconds}");
@@ -499,6 +503,7 @@ public sealed class ChartTests
     [InlineData("default", "store-kvcluster-router-tls")]
     [InlineData("single", "my-router")]
     [InlineData("everything", "store-kvcluster-router-tls")]
+    [Trait("Turn", "1")]
     public async Task TryIt_WithValues_IsARestrictedPodWithItsCertificates(string name, string? secret)
     {
         var notes = await NotesAsync("--values", Path.Combine(Here, "values", name + ".yaml"));

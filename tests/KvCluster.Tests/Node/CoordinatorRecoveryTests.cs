@@ -122,6 +122,7 @@ public sealed class CoordinatorRecoveryTests
 
     /// <summary>The creation of a second cluster with more shards had ended early. As long as one of their records was there, no node read the map.</summary>
     [Fact]
+    [Trait("Turn", "6")]
     public async Task Recover_BesideAShardOfAnotherCreation_RemovesItsRecord()
     {
         await using var cluster = await StartAsync();

@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Admin.V1;
@@ -141,6 +142,26 @@ public sealed class LeaderPlacementTests
                 return;
             Assert.True(stop < 5, "No leadership was transferred.");
             await cluster.StartNodeAsync(leader);
+        }
+    }
+
+    /// <summary>It waited five seconds for somebody to take over, and nobody could: each restart of a single node took that long.</summary>
+    [Fact]
+    public async Task Stop_OfTheOnlyReplica_WaitsForNobody()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await PutAsync(cluster, "a", "1");
+        // If the machine stalls for as long, the node is stopped again.
+        for (var stop = 0; ; stop++)
+        {
+            var began = Stopwatch.GetTimestamp();
+            await cluster.StopNodeAsync(1);
+            var took = Stopwatch.GetElapsedTime(began);
+            if (took < TimeSpan.FromSeconds(5))
+                return;
+            Assert.True(stop < 5, $"The stop took {took}.");
+            await cluster.StartNodeAsync(1);
+            await cluster.LeaderOfAsync(0);
         }
     }
 

@@ -36,6 +36,7 @@ public sealed class ExamineTests
 
     /// <summary>Doctor called a coordinator healthy that had lost the cluster's record, because it answered.</summary>
     [Fact]
+    [Trait("Turn", "4")]
     public async Task Examine_WhileTheClustersRecordIsGone_SaysThatTheCoordinatorIsNotFollowed()
     {
         const string Metric = "kvcluster.node.coordinator.followed";

@@ -35,6 +35,7 @@ public sealed class CheckpointReleaseTests
 
     /// <summary>Another checkpoint may begin and finish while the memory of the last one is being returned, and a reader may still use it.</summary>
     [Fact]
+    [Trait("Turn", "5")]
     public void Finish_WhileAnEarlierOneIsBeingReturned_LosesNothing()
     {
         using var store = new ModelStore(_options);

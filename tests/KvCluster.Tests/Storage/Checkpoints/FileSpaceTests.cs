@@ -149,6 +149,7 @@ public sealed class FileSpaceTests
 
     // Gigabytes were given back by one call, for which accesses to the file waited.
     [Fact]
+    [Trait("Turn", "5")]
     public void GivingBack_ManyMegabytes_IsDoneInParts()
     {
         using var store = new ModelStore();

@@ -54,6 +54,7 @@ public sealed class StorageCommandTests : IDisposable
     }
 
     [ToolFact("bash")]
+    [Trait("Turn", "5")]
     public async Task Storage_BadInput_IsOneLineAndChangesNothing()
     {
         await FillAsync();

@@ -76,6 +76,7 @@ public sealed class FirstTouchTests : IDisposable
     /// The disk has lost a write, so a place has the page that was there before: intact, with its own number and checksum, but not its parent's.
     /// </summary>
     [Fact]
+    [Trait("Turn", "3")]
     public void Read_PageWhoseWriteWasLost_IsFound()
     {
         var former = new List<byte[]>();

@@ -12,7 +12,6 @@ public sealed class FreeMapTests
     [InlineData(508L * 30_720)]
     [InlineData((508L * 30_720) + 1)]
     [InlineData(200L << 17)]
-    [InlineData(FreeMap.FilePagesMax)]
     public void Map_OfAFileOfThisManyPages_IsReadAgain(long filePages)
     {
         using var disk = new SimulatedDisk();
@@ -38,6 +37,10 @@ public sealed class FreeMapTests
         Assert.InRange(map.MapPages().Count(link => !before.Contains(link.Reference)), 1, 4);
         Assert.Equal(map.PendingRuns(), FreeMap.Load(space, MetaOf(filePages, written)).PendingRuns());
     }
+
+    [Fact]
+    [Trait("Turn", "3")]
+    public void Map_OfTheLargestFile_IsReadAgain() => Map_OfAFileOfThisManyPages_IsReadAgain(FreeMap.FilePagesMax);
 
     /// <summary>What changes behind the first 508 map pages is listed in the second page of the directory, which is written with it.</summary>
     [Fact]

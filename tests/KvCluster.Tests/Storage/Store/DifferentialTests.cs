@@ -9,7 +9,7 @@ namespace KvCluster.Tests.Storage.Store;
 /// </summary>
 public sealed class DifferentialTests(ITestOutputHelper output)
 {
-    private const int OperationsOfAnOrdinaryRun = 20_000;
+    private const int OperationsOfAnOrdinaryRun = 10_000;
 
     [Fact]
     public async Task Store_WithEverythingOn_AgreesWithTheModel()

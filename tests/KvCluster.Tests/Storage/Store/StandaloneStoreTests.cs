@@ -21,7 +21,7 @@ public sealed class StandaloneStoreTests : IDisposable
     [Fact]
     public async Task Write_ManyCallersIncrementOneCounterByCondition_NoneIsLost()
     {
-        const int CallerCount = 8, IncrementCount = 100;
+        const int CallerCount = 8, IncrementCount = 25;
         using (var store = Open())
         {
             await Task.WhenAll(Enumerable.Range(0, CallerCount).Select(_ => Task.Run(async () =>
