@@ -57,7 +57,7 @@ internal sealed record CopyExtent(ReplicaId Replica, ShardId Shard, ControlState
             return "its journal ends in a record that is not intact";
         // The data file's pages, and whether its content is trusted, say nothing of what the journal has.
         var facts = copy.Facts with { Quarantined = null, DataFault = null };
-        var row = RecoveryTable.Decide(facts);
+        var row = RecoveryDecisions.Decide(facts);
         return row.Decision == RecoveryDecision.Open ? null : row.Describe(facts);
     }
 }

@@ -6,7 +6,7 @@ namespace KvCluster.Storage.Recovery;
 
 /// <summary>
 /// What a scan of the journal directory found: the line of segments from the newest intact header back, its records, and how it ends (<see cref="Tail"/>).
-/// Read-only. Opening thread. Faults are recorded here and judged by <c>RecoveryTable</c>.
+/// Read-only. Opening thread. Faults are recorded here and judged by <c>RecoveryDecisions</c>.
 /// </summary>
 internal sealed class JournalScan
 {

@@ -2,7 +2,7 @@ namespace KvCluster.Storage.Recovery;
 
 /// <summary>
 /// What follows the last intact record of a journal's last segment. <see cref="JournalScan"/> decides it (<c>ReadTail</c>), and
-/// <see cref="RecoveryTable"/> says what follows from it.
+/// <see cref="RecoveryDecisions"/> says what follows from it.
 /// </summary>
 internal enum TailFault
 {

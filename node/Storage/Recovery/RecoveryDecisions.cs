@@ -6,7 +6,7 @@ namespace KvCluster.Storage.Recovery;
 /// What recovery does for each combination of damage. The first row that applies decides; a test walks all rows. Rebuilding and refusing are always safe.
 /// Recovering requires that everything the checkpoint covers is intact. Opening is only right if nothing that was durable can be missing.
 /// </summary>
-internal static class RecoveryTable
+internal static class RecoveryDecisions
 {
     /// <summary>The rows, in the order in which they are evaluated.</summary>
     public static readonly IReadOnlyList<RecoveryRow> Rows =
@@ -72,14 +72,14 @@ internal static class RecoveryTable
     private static JournalPlace NextPlace(RecoveryFacts facts) => facts.Journal!.Place(facts.Journal.Newest + 1, 0);
 }
 
-/// <summary>One row of <c>RecoveryTable</c>.</summary>
+/// <summary>One row of <c>RecoveryDecisions</c>.</summary>
 /// <param name="Name">Its name in tests and in the log.</param>
 /// <param name="Decision">What is done with the directory. If it is refused, it is not changed.</param>
 /// <param name="Applies">Whether the row applies to the facts.</param>
 /// <param name="Describe">The message, which names the bytes that are damaged.</param>
 internal sealed record RecoveryRow(string Name, RecoveryDecision Decision, Func<RecoveryFacts, bool> Applies, Func<RecoveryFacts, string> Describe);
 
-/// <summary>What a row of <c>RecoveryTable</c> does with a directory.</summary>
+/// <summary>What a row of <c>RecoveryDecisions</c> does with a directory.</summary>
 internal enum RecoveryDecision
 {
     /// <summary>Nothing that was durable is missing. The directory is opened.</summary>
@@ -95,7 +95,7 @@ internal enum RecoveryDecision
     Rebuild,
 }
 
-/// <summary>What an open found; the input of <c>RecoveryTable</c>. Anything that could not be examined has its default value.</summary>
+/// <summary>What an open found; the input of <c>RecoveryDecisions</c>. Anything that could not be examined has its default value.</summary>
 internal sealed record RecoveryFacts
 {
     /// <summary>Why the directory is quarantined; null if it is not.</summary>
@@ -136,12 +136,12 @@ internal sealed record RecoveryFacts
 }
 
 /// <summary>
-/// Recovery found damage after which the store cannot be opened, by the decision of <see cref="RecoveryTable"/>. Nothing was changed. A replica with peers is
-/// rebuilt from them under a new id; without peers an operator decides.
+/// Recovery found damage after which the store cannot be opened, by the decision of <see cref="RecoveryDecisions"/>. Nothing was changed. A replica with peers
+/// is rebuilt from them under a new id; without peers an operator decides.
 /// </summary>
 internal sealed class RecoveryRefusedException(string directory, string row, string description, Exception? inner)
     : CorruptStoreException($"The store in '{directory}' was not opened, and nothing in it was changed ({row}): {description}.", inner)
 {
-    /// <summary>The row of the recovery table.</summary>
+    /// <summary>The row of <c>RecoveryDecisions</c>.</summary>
     public string Row { get; } = row;
 }

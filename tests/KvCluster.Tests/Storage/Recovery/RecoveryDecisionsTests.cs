@@ -11,8 +11,8 @@ using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Recovery;
 
-/// <summary>Walks every row of the recovery table: damages a sound store accordingly and opens it.</summary>
-public sealed class RecoveryTableTests : IDisposable
+/// <summary>Walks every row of <c>RecoveryDecisions</c>: damages a sound store accordingly and opens it.</summary>
+public sealed class RecoveryDecisionsTests : IDisposable
 {
     private const string State = StoreBench.DirectoryPath + "/state-00000001";
     private const string Journal = State + "/journal";
@@ -21,7 +21,7 @@ public sealed class RecoveryTableTests : IDisposable
     private const string Control = StoreBench.DirectoryPath + "/control";
     private static readonly StoreOptions KeepsJournal = StoreBench.SmallOptions with { RetainedJournalBytes = 1 << 30 };
 
-    private static readonly Dictionary<string, Action<RecoveryTableTests>> Damages = new()
+    private static readonly Dictionary<string, Action<RecoveryDecisionsTests>> Damages = new()
     {
         ["quarantined"] = test => QuarantineMark.Write(test.Disk, StoreBench.DirectoryPath, "a test\ndoes not believe it"),
         ["control file missing"] = test => test.Disk.Delete(Control),
@@ -83,7 +83,7 @@ public sealed class RecoveryTableTests : IDisposable
     private readonly List<ReadOnlyMemory<byte>> _bodies = [];
     private readonly StoreBench _bench = new(options: KeepsJournal);
 
-    public RecoveryTableTests()
+    public RecoveryDecisionsTests()
     {
         Fill(_bench, "value");
         Assert.True(_bench.Store.Reader.ReadBodies(Etag.None, int.MaxValue, _bodies) > RecordCount);
@@ -91,9 +91,9 @@ public sealed class RecoveryTableTests : IDisposable
     }
 
     public static TheoryData<string> RowsToRefill =>
-        new(RecoveryTable.Rows.Where(row => row.Decision == RecoveryDecision.RecoverFromPeers).Select(row => row.Name));
+        new(RecoveryDecisions.Rows.Where(row => row.Decision == RecoveryDecision.RecoverFromPeers).Select(row => row.Name));
 
-    public static TheoryData<string> Rows => new(RecoveryTable.Rows.Select(row => row.Name));
+    public static TheoryData<string> Rows => new(RecoveryDecisions.Rows.Select(row => row.Name));
 
     private KvCluster.Disk.SimulatedDisk Disk => _bench.Disk;
 
@@ -105,7 +105,7 @@ public sealed class RecoveryTableTests : IDisposable
     {
         Damages[name](this);
         var before = Snapshot();
-        var row = RecoveryTable.Rows.Single(row => row.Name == name);
+        var row = RecoveryDecisions.Rows.Single(row => row.Name == name);
         if (row.Decision != RecoveryDecision.Open)
             Assert.Equal(name, Refusal(mayRecover: false).Row);
         if (row.Decision == RecoveryDecision.Rebuild)
@@ -199,11 +199,11 @@ public sealed class RecoveryTableTests : IDisposable
     [Fact]
     public void Open_WithPeersWhilePowerFails_NeverHidesTheLoss()
     {
-        foreach (var name in RecoveryTable.Rows.Where(row => row.Decision == RecoveryDecision.RecoverFromPeers).Select(row => row.Name))
+        foreach (var name in RecoveryDecisions.Rows.Where(row => row.Decision == RecoveryDecision.RecoverFromPeers).Select(row => row.Name))
         {
             for (var call = 1; ; call++)
             {
-                using var test = new RecoveryTableTests();
+                using var test = new RecoveryDecisionsTests();
                 Damages[name](test);
                 // Make the removal of a segment durable.
                 test.Disk.SyncDirectory(Journal);
@@ -241,7 +241,7 @@ public sealed class RecoveryTableTests : IDisposable
         var refused = 0;
         for (var call = 1; ; call++)
         {
-            using var test = new RecoveryTableTests();
+            using var test = new RecoveryDecisionsTests();
             test.Disk.CrashAtCall = test.Disk.Calls + call;
             try
             {
@@ -268,7 +268,7 @@ public sealed class RecoveryTableTests : IDisposable
 
     [Fact]
     public void Damages_CoverTheWholeTable() =>
-        Assert.Equal(RecoveryTable.Rows.Select(row => row.Name).Order(), Damages.Keys.Order());
+        Assert.Equal(RecoveryDecisions.Rows.Select(row => row.Name).Order(), Damages.Keys.Order());
 
     [Fact]
     public void Open_BadCoveredRecordInTheLastSegment_ContinuesAfterIt()
