@@ -4,13 +4,13 @@ namespace KvCluster.Storage.Recovery;
 /// What follows the last intact record of a journal's last segment. <see cref="JournalScan"/> decides it (<c>ReadTail</c>), and
 /// <see cref="RecoveryDecisions"/> says what follows from it.
 /// </summary>
-internal enum TailFault
+internal enum JournalTailState
 {
     /// <summary>
     /// No record of this incarnation was being written directly after the last one. If two writes were in flight, the later one may still have reached the
     /// disk.
     /// </summary>
-    None,
+    Clean,
 
     /// <summary>A record after the end is torn, or intact but not chained. Nothing shows that the missing part was durable.</summary>
     Torn,
