@@ -4,7 +4,7 @@ using Grpc.Core;
 namespace KvCluster;
 
 /// <summary>Maps failures below gRPC to a status, by the tables of gRPC's HTTP/2 description.</summary>
-internal static class StatusMapping
+internal static class TransportStatus
 {
     // For a stream that was reset, by the code of RST_STREAM.
     private static StatusCode FromResetCode(long errorCode) => errorCode switch

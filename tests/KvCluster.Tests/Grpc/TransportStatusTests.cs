@@ -3,7 +3,7 @@ using Grpc.Core;
 
 namespace KvCluster.Tests.Grpc;
 
-public sealed class StatusMappingTests
+public sealed class TransportStatusTests
 {
     /// <summary>HttpClient says "see inner exception", which a reader of the message does not have.</summary>
     [Fact]
@@ -12,7 +12,7 @@ public sealed class StatusMappingTests
         var failure = new HttpRequestException(
             HttpRequestError.SecureConnectionError, "The SSL connection could not be established, see inner exception.",
             new AuthenticationException("The frame is corrupt."));
-        var status = StatusMapping.FromException(failure);
+        var status = TransportStatus.FromException(failure);
         Assert.Equal((StatusCode.Unavailable, "No connection: TLS: The frame is corrupt."), (status.StatusCode, status.Detail));
     }
 
@@ -21,7 +21,7 @@ public sealed class StatusMappingTests
     public void FromException_OfAConnectionThatTakesTooLong_IsUnavailable()
     {
         var failure = new TaskCanceledException("The operation was canceled.", new TimeoutException("A connection could not be established."));
-        var status = StatusMapping.FromException(failure);
+        var status = TransportStatus.FromException(failure);
         Assert.Equal((StatusCode.Unavailable, "No connection: A connection could not be established."), (status.StatusCode, status.Detail));
     }
 }

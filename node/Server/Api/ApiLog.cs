@@ -4,7 +4,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Api;
 
 /// <summary>Log messages of the calls. Only bugs are logged.</summary>
-internal static partial class CallFailures
+internal static partial class ApiLog
 {
     [LoggerMessage(30, LogLevel.Error, "A call of {Method} ended with an unexpected exception")]
     public static partial void Unexpected(ILogger log, Method method, Exception failure);
