@@ -10,10 +10,10 @@ using KvCluster.Node.Api.Reads;
 using KvCluster.Node.Api.Watches;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.CoordinatorRecovery;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Placement;
-using KvCluster.Node.Recovery;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.Node.Transport;
@@ -303,7 +303,7 @@ internal sealed class NodeHost : IAsyncDisposable
     // through it.
     private async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(
         ClusterEntry entry, NodeDirectory directory, Uri listenPeers, ServerTls? tls,
-        Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf, Func<NodeId, string, GrpcChannel> channelTo,
+        Func<ShardHost?, (NodeReporter Reporter, RecoveryExecution Recovery)> recoveryOf, Func<NodeId, string, GrpcChannel> channelTo,
         ILoggerFactory logs, CancellationToken cancellationToken)
     {
         OwnedServer? waiting = null;
@@ -325,17 +325,17 @@ internal sealed class NodeHost : IAsyncDisposable
         }
     }
 
-    private (NodeReporter Reporter, CoordinatorRecovery Recovery) RecoveryOf(
+    private (NodeReporter Reporter, RecoveryExecution Recovery) RecoveryOf(
         ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, ShardHost? shards, Func<NodeId, string, GrpcChannel> channelTo,
         Func<IEnumerable<NodeId>> hears)
     {
         var reporter = new NodeReporter(_options.Node, directory, shards, coordinator, keys, hears);
         return (
-            reporter, new CoordinatorRecovery(_options.Node, coordinator, keys, reporter.ReportAsync, reporter.Release, channelTo, BootClock.Instance, _log));
+            reporter, new RecoveryExecution(_options.Node, coordinator, keys, reporter.ReportAsync, reporter.Release, channelTo, BootClock.Instance, _log));
     }
 
     private async Task<OwnedServer> ServeWaitingAsync(
-        (NodeReporter Reporter, CoordinatorRecovery Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)
+        (NodeReporter Reporter, RecoveryExecution Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         builder.Services.AddSingleton(new RecoveryService(recovery.Reporter, _options.Cluster, tls?.Files))

@@ -1,6 +1,6 @@
 using KvCluster.Internal.V1;
 
-namespace KvCluster.Node.Recovery;
+namespace KvCluster.Node.CoordinatorRecovery;
 
 /// <summary>What was found of a cluster whose coordinator has lost its records, from the nodes and in the coordinator itself.</summary>
 internal sealed record RecoveryFindings

@@ -5,7 +5,7 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 
-namespace KvCluster.Node.Recovery;
+namespace KvCluster.Node.CoordinatorRecovery;
 
 /// <summary>The records to put, or why none may be put.</summary>
 internal sealed class RecoveryPlan
@@ -55,7 +55,8 @@ internal sealed class RecoveryPlan
         // A node that took part in the last recovery and has not joined it yet is as good as any.
         var absent = found.Without.Concat(found.Reports.Where(report => report.Cluster.Recovery < cluster.Recovery && cluster.Absent.Contains(report.Node))
             .Select(static report => new NodeId(report.Node))).ToHashSet();
-        var shards = ShardsOf(found).Select(shard => ShardRecovery.Of(shard, found, absent, new RecoveryNumber(number, id), refusals)).OfType<PlannedShard>()
+        var shards = ShardsOf(found)
+            .Select(shard => ShardRecordRecovery.Of(shard, found, absent, new RecoveryNumber(number, id), refusals)).OfType<PlannedShard>()
             .OrderBy(static shard => shard.Record.Start.Memory, Comparer<ReadOnlyMemory<byte>>.Create(static (x, y) => x.Span.SequenceCompareTo(y.Span)))
             .ToList();
         RequireAllKeys(shards, refusals);

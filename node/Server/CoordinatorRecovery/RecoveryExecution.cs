@@ -12,9 +12,9 @@ using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Files;
 using Microsoft.Extensions.Logging;
 
-namespace KvCluster.Node.Recovery;
+namespace KvCluster.Node.CoordinatorRecovery;
 
-/// <summary>Executes a recovery.</summary>
+/// <summary>Executes a recovery of the coordinator's records.</summary>
 /// <param name="node">This node.</param>
 /// <param name="coordinator">The coordinator, not guarded.</param>
 /// <param name="keys">The cluster's keys.</param>
@@ -23,7 +23,7 @@ namespace KvCluster.Node.Recovery;
 /// <param name="channelTo">Creates a connection to a node at an address; disposed by this class.</param>
 /// <param name="clock">The boot clock.</param>
 /// <param name="log">Receives a line when records are put.</param>
-internal sealed partial class CoordinatorRecovery(
+internal sealed partial class RecoveryExecution(
     NodeId node, ICoordinator coordinator, CoordinatorKeys keys, Func<RecoveryClaim?, CancellationToken, Task<NodeReport>> ownReport,
     Action<RecoveryClaim> ownRelease, Func<NodeId, string, GrpcChannel> channelTo, TimeProvider clock, ILogger log)
 {

@@ -10,7 +10,7 @@ using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Files;
 using Microsoft.Extensions.Logging;
 
-namespace KvCluster.Node.Recovery;
+namespace KvCluster.Node.CoordinatorRecovery;
 
 /// <summary>Takes snapshots of an etcd.</summary>
 /// <param name="connect">Connects to the coordinator; disposed after each snapshot. An alarm about a store that was restored ends with its connection.</param>

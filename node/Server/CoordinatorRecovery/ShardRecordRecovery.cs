@@ -3,10 +3,10 @@ using System.Globalization;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 
-namespace KvCluster.Node.Recovery;
+namespace KvCluster.Node.CoordinatorRecovery;
 
 /// <summary>Rebuilds the record of one shard.</summary>
-internal sealed class ShardRecovery
+internal sealed class ShardRecordRecovery
 {
     private readonly ShardId _shard;
     private readonly RecoveryFindings _found;
@@ -16,7 +16,8 @@ internal sealed class ShardRecovery
     private readonly ShardRecord _newest;
     private readonly NodeId _source;
 
-    private ShardRecovery(ShardId shard, RecoveryFindings found, HashSet<NodeId> absent, (NodeId Source, ShardRecord Record) newest, List<string> refusals)
+    private ShardRecordRecovery(
+        ShardId shard, RecoveryFindings found, HashSet<NodeId> absent, (NodeId Source, ShardRecord Record) newest, List<string> refusals)
     {
         (_shard, _found, _absent, _refusals) = (shard, found, absent, refusals);
         (_source, _newest) = newest;
@@ -44,7 +45,7 @@ internal sealed class ShardRecovery
         foreach (var other in copies.Where(copy => copy.Record.Rank == newest.Record.Rank && !IsSame(copy.Record, newest.Record)))
             refusals.Add(string.Create(CultureInfo.InvariantCulture, $"the copies of the record of shard {shard} from {NameOf(newest.Source)} and "
                 + $"{NameOf(other.Source)} have generation {newest.Record.Generation} and differ"));
-        return new ShardRecovery(shard, found, absent, newest, refusals).Plan(number);
+        return new ShardRecordRecovery(shard, found, absent, newest, refusals).Plan(number);
     }
 
     private PlannedShard Plan(RecoveryNumber number)

@@ -7,7 +7,7 @@ using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 
-namespace KvCluster.Node.Recovery;
+namespace KvCluster.Node.CoordinatorRecovery;
 
 /// <summary>
 /// Tells what this node knows of the coordinator's records and what its replicas have promised, whether they run or the node still waits for its coordinator.

@@ -6,7 +6,7 @@ using Grpc.Net.Client;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Hosting;
 
-namespace KvCluster.Node.Recovery;
+namespace KvCluster.Node.CoordinatorRecovery;
 
 /// <summary>The latest recovery that another node has joined.</summary>
 /// <param name="Node">That node.</param>
