@@ -1,7 +1,7 @@
 using System.Runtime.Versioning;
 using KvCluster.Processes;
 
-namespace KvCluster.Tests.Chart;
+namespace KvCluster.Tests.Deploy;
 
 /// <summary>
 /// deploy/compose/upgrade, with a program in the place of Docker that notes what is done. tests/nightly/docker runs it on containers under load.
@@ -155,7 +155,7 @@ public sealed class ComposeUpgradeTests : IDisposable
 
     private Task<(int ExitCode, string Output, string Error)> RunAsync(params string[] arguments)
     {
-        var path = $"{Path.Combine(Repository, "tests", "KvCluster.Tests", "Chart", "compose")}:{Environment.GetEnvironmentVariable("PATH")}";
+        var path = $"{Path.Combine(Repository, "tests", "KvCluster.Tests", "Deploy", "compose")}:{Environment.GetEnvironmentVariable("PATH")}";
         return Tools.RunAsync(
             Tools.Find("env")!,
             [

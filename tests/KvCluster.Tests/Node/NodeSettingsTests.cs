@@ -4,9 +4,9 @@ using KvCluster.Router.Configuration;
 using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.Storage.Context;
 
-namespace KvCluster.Tests.ServiceDefaults;
+namespace KvCluster.Tests.Node;
 
-/// <summary>The settings of node and router.</summary>
+/// <summary>The settings of a node, and what those of a router have in common with them.</summary>
 public sealed class NodeSettingsTests
 {
     private static readonly Dictionary<string, string> Least = new()

@@ -2,7 +2,7 @@ using System.Runtime.Versioning;
 using System.Text.RegularExpressions;
 using KvCluster.Processes;
 
-namespace KvCluster.Tests.Chart;
+namespace KvCluster.Tests.Deploy;
 
 /// <summary>
 /// The commands of deploy/OPERATIONS.md that restore a snapshot of etcd, with a kubectl and a docker that note what they are told. With the chart's defaults
@@ -43,7 +43,7 @@ public sealed partial class RestoreTests : IDisposable
     {
         Assert.Equal(0, await RunAsync("kubectl"));
 
-        var chart = House.House.Read("tests/KvCluster.Tests/Chart/golden/default.yaml");
+        var chart = House.House.Read("tests/KvCluster.Tests/Deploy/golden/default.yaml");
         var arguments = MemberArgument().Matches(chart).Select(static argument => argument.Value).ToList();
         Assert.Equal(5, arguments.Count);
         var pods = File.ReadAllText(PathOf("applied")).Split("kind: Pod").Skip(1).ToList();

@@ -1,6 +1,6 @@
 using System.Text.Json;
 
-namespace KvCluster.Tests.Chart;
+namespace KvCluster.Tests.Deploy;
 
 /// <summary>
 /// Grafana in docker-compose.yml: the files that provision it, by the fields that Grafana documents for them, and the dashboards as it reads them. Grafana

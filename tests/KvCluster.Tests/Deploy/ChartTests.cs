@@ -11,7 +11,7 @@ using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
 
-namespace KvCluster.Tests.Chart;
+namespace KvCluster.Tests.Deploy;
 
 /// <summary>The Helm chart: what it renders, and how it refuses wrong values.</summary>
 public sealed class ChartTests
@@ -20,7 +20,7 @@ public sealed class ChartTests
     private const string SettingsOfAPod = @"kvcluster\.dev/settings: \|\n((?: {10}.+\n?)+)";
 
     private static readonly string Chart = Path.Combine(Tools.Repository(), "helm", "kvcluster");
-    private static readonly string Here = Path.Combine(Tools.Repository(), "tests", "KvCluster.Tests", "Chart");
+    private static readonly string Here = Path.Combine(Tools.Repository(), "tests", "KvCluster.Tests", "Deploy");
 
     /// <summary>Values that the nightly script does not install, and why.</summary>
     private static readonly Dictionary<string, string> NotInstalled = new()

@@ -1,7 +1,7 @@
 using System.Runtime.Versioning;
 using KvCluster.Processes;
 
-namespace KvCluster.Tests.Chart;
+namespace KvCluster.Tests.Deploy;
 
 /// <summary>
 /// deploy/kubernetes/grow-storage, with a kubectl that has one release of two nodes in files; only the nightly script runs it with a Kubernetes. Before there

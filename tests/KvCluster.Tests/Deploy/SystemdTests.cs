@@ -7,7 +7,7 @@ using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.ServiceDefaults.Connections;
 using KvCluster.ServiceDefaults.Programs;
 
-namespace KvCluster.Tests.Chart;
+namespace KvCluster.Tests.Deploy;
 
 /// <summary>The units of deploy/systemd, and the settings beside them.</summary>
 public sealed partial class SystemdTests

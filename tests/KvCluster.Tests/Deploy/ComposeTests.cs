@@ -2,7 +2,7 @@ using System.Globalization;
 using System.Text.RegularExpressions;
 using YamlDotNet.Serialization;
 
-namespace KvCluster.Tests.Chart;
+namespace KvCluster.Tests.Deploy;
 
 /// <summary>docker-compose.yml: what each service must have, and numbers in it that depend on each other.</summary>
 public sealed partial class ComposeTests

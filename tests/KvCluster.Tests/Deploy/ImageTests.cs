@@ -1,7 +1,7 @@
 using System.Text.RegularExpressions;
 using KvCluster.ServiceDefaults.Configuration;
 
-namespace KvCluster.Tests.Chart;
+namespace KvCluster.Tests.Deploy;
 
 /// <summary>The images' Dockerfiles.</summary>
 public sealed partial class ImageTests
