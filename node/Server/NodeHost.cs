@@ -31,7 +31,6 @@ using KvCluster.Tls;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging;
-using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
 
 namespace KvCluster.Node;
 
@@ -40,6 +39,9 @@ internal sealed class NodeHost : IAsyncDisposable
 {
     /// <summary>Maximum number of connections from other nodes. Each node of a large cluster has one.</summary>
     private const int PeerConnectionsMax = 1_024;
+
+    /// <summary>How often the readiness that gRPC tells is compared with the process's. That the node drains or stops is told at once.</summary>
+    private static readonly TimeSpan GrpcHealthInterval = TimeSpan.FromSeconds(1);
 
     private readonly ILogger _log;
     private readonly NodeOptions _options;
@@ -124,7 +126,7 @@ internal sealed class NodeHost : IAsyncDisposable
             return;
         _isStopped = true;
         _health.Stops();
-        _grpcHealth.SetStatus("", ServingStatus.NotServing);
+        _grpcHealth.Look();
         var stopping = PrepareAndStopAsync(drains);
         if (await Task.WhenAny(stopping, Task.Delay(_options.StopTimeMax)).ConfigureAwait(false) == stopping)
         {
@@ -289,13 +291,19 @@ internal sealed class NodeHost : IAsyncDisposable
         {
             registration.SetDraining(draining);
             _health.Drains(draining);
+            _grpcHealth.Look();
         };
         // A call may have requested a drain before this handler was set.
         if (placement.Draining)
             placement.DrainingChanged(true);
         _placement = placement;
-        _grpcHealth.SetStatus("", ServingStatus.Serving);
         _health.Started(new ShardReadiness(map, shards).NotReady);
+        _grpcHealth.Follow(() => _health.NotReady);
+        Own("the health for gRPC", new BackgroundLoop("the health for gRPC", _ =>
+        {
+            _grpcHealth.Look();
+            return Task.CompletedTask;
+        }, static () => CommonMoments.Until(GrpcHealthInterval), shards.Threads.Timers, _log));
         NodeLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts.Put.Starts);
     }
 
