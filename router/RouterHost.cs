@@ -15,7 +15,6 @@ using KvCluster.Tls;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging;
-using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
 
 namespace KvCluster.Router;
 
@@ -80,8 +79,8 @@ internal sealed class RouterHost : IAsyncDisposable
         try
         {
             router._server = await router.ServeAsync(options, logs, cancellationToken).ConfigureAwait(false);
-            router._grpcHealth.SetStatus("", ServingStatus.Serving);
             health.Started(router.NotReady);
+            router._grpcHealth.Follow(() => health.NotReady);
             RouterLog.Serves(router._log, router.Address);
             router._telling = router.TellAsync();
             return router;
@@ -129,6 +128,7 @@ internal sealed class RouterHost : IAsyncDisposable
         RouterLog.Knows(_log, _calls.Table.Cluster);
         if (!_hasMadeFirstCalls)
             await MakeFirstCallsAsync().ConfigureAwait(false);
+        _grpcHealth.Look();
     }
 
     private async Task MakeFirstCallsAsync()

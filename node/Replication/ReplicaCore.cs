@@ -65,7 +65,7 @@ internal sealed class ReplicaCore
     public long NextTickUs { get; private set; }
 
     /// <summary>A linearizable read may be answered from a snapshot taken before this was read, if this covers the snapshot. Any thread.</summary>
-    public Lease Lease => _leadership.Lease;
+    public ReadLease Lease => _leadership.Lease;
 
     /// <summary>When the lease ends.</summary>
     public long LeaseEndUs => Lease.EndUs;

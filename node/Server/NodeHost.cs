@@ -10,10 +10,10 @@ using KvCluster.Node.Api.Reads;
 using KvCluster.Node.Api.Watches;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.CoordinatorRecovery;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Placement;
-using KvCluster.Node.Recovery;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.Node.Transport;
@@ -31,7 +31,6 @@ using KvCluster.Tls;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging;
-using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
 
 namespace KvCluster.Node;
 
@@ -40,6 +39,9 @@ internal sealed class NodeHost : IAsyncDisposable
 {
     /// <summary>Maximum number of connections from other nodes. Each node of a large cluster has one.</summary>
     private const int PeerConnectionsMax = 1_024;
+
+    /// <summary>How often the readiness that gRPC tells is compared with the process's. That the node drains or stops is told at once.</summary>
+    private static readonly TimeSpan GrpcHealthInterval = TimeSpan.FromSeconds(1);
 
     private readonly ILogger _log;
     private readonly NodeOptions _options;
@@ -124,7 +126,7 @@ internal sealed class NodeHost : IAsyncDisposable
             return;
         _isStopped = true;
         _health.Stops();
-        _grpcHealth.SetStatus("", ServingStatus.NotServing);
+        _grpcHealth.Look();
         var stopping = PrepareAndStopAsync(drains);
         if (await Task.WhenAny(stopping, Task.Delay(_options.StopTimeMax)).ConfigureAwait(false) == stopping)
         {
@@ -289,13 +291,19 @@ internal sealed class NodeHost : IAsyncDisposable
         {
             registration.SetDraining(draining);
             _health.Drains(draining);
+            _grpcHealth.Look();
         };
         // A call may have requested a drain before this handler was set.
         if (placement.Draining)
             placement.DrainingChanged(true);
         _placement = placement;
-        _grpcHealth.SetStatus("", ServingStatus.Serving);
         _health.Started(new ShardReadiness(map, shards).NotReady);
+        _grpcHealth.Follow(() => _health.NotReady);
+        Own("the health for gRPC", new BackgroundLoop("the health for gRPC", _ =>
+        {
+            _grpcHealth.Look();
+            return Task.CompletedTask;
+        }, static () => CommonMoments.Until(GrpcHealthInterval), shards.Threads.Timers, _log));
         NodeLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts.Put.Starts);
     }
 
@@ -303,7 +311,7 @@ internal sealed class NodeHost : IAsyncDisposable
     // through it.
     private async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(
         ClusterEntry entry, NodeDirectory directory, Uri listenPeers, ServerTls? tls,
-        Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf, Func<NodeId, string, GrpcChannel> channelTo,
+        Func<ShardHost?, (NodeReporter Reporter, RecoveryExecution Recovery)> recoveryOf, Func<NodeId, string, GrpcChannel> channelTo,
         ILoggerFactory logs, CancellationToken cancellationToken)
     {
         OwnedServer? waiting = null;
@@ -325,17 +333,17 @@ internal sealed class NodeHost : IAsyncDisposable
         }
     }
 
-    private (NodeReporter Reporter, CoordinatorRecovery Recovery) RecoveryOf(
+    private (NodeReporter Reporter, RecoveryExecution Recovery) RecoveryOf(
         ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, ShardHost? shards, Func<NodeId, string, GrpcChannel> channelTo,
         Func<IEnumerable<NodeId>> hears)
     {
         var reporter = new NodeReporter(_options.Node, directory, shards, coordinator, keys, hears);
         return (
-            reporter, new CoordinatorRecovery(_options.Node, coordinator, keys, reporter.ReportAsync, reporter.Release, channelTo, BootClock.Instance, _log));
+            reporter, new RecoveryExecution(_options.Node, coordinator, keys, reporter.ReportAsync, reporter.Release, channelTo, BootClock.Instance, _log));
     }
 
     private async Task<OwnedServer> ServeWaitingAsync(
-        (NodeReporter Reporter, CoordinatorRecovery Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)
+        (NodeReporter Reporter, RecoveryExecution Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         builder.Services.AddSingleton(new RecoveryService(recovery.Reporter, _options.Cluster, tls?.Files))

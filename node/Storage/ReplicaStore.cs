@@ -141,7 +141,7 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// Opens a replica's directory as <see cref="RecoveryTable"/> decides. Records up to the greater of the checkpoint's and the control file's committed
+    /// Opens a replica's directory as <see cref="RecoveryDecisions"/> decides. Records up to the greater of the checkpoint's and the control file's committed
     /// etag are applied and published; later ones stay prepared. Any thread, before anything is posted to the executors.
     /// </summary>
     /// <inheritdoc cref="RecoveredStore.Open" path="/param|/exception"/>

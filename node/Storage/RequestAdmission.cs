@@ -8,9 +8,10 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// Where callers' requests enter a store, whose <see cref="RequestQueue"/> refuses those that are too many, after a server has limited its open calls
-/// (<c>OpenCallLimit</c>). While this replica leads, requests are queued for <see cref="GroupCommit"/>, and the owner is told; otherwise they are refused.
-/// Owned by a store; writer executor, unless a member says otherwise.
+/// Where callers' requests enter a store. <see cref="RequestQueue.TryAdd"/> decides who is refused because too many wait: at the bounds of the store, and at
+/// that of the node, <see cref="MemoryAccount.MayWait"/>. Before that a server has limited its open calls (<c>OpenCallLimit</c>). While this replica leads,
+/// requests are queued for <see cref="GroupCommit"/>, and the owner is told; otherwise they are refused. Owned by a store; writer executor, unless a member
+/// says otherwise.
 /// </summary>
 internal sealed class RequestAdmission
 {

@@ -29,11 +29,11 @@ internal sealed class MappedFailures : Interceptor
         { StatusCode: StatusCode.Cancelled, Detail: var text } when text.StartsWith(NotGrpc, StringComparison.Ordinal) =>
             new Status(StatusCode.Unknown, $"The server's answer is not gRPC: {text}", status.DebugException),
         // A connection was not established in time. Nobody has cancelled the call.
-        { DebugException: OperationCanceledException late } when IsLate(late) => StatusMapping.FromException(late),
+        { DebugException: OperationCanceledException late } when IsLate(late) => TransportStatus.FromException(late),
         { StatusCode: StatusCode.Cancelled or StatusCode.DeadlineExceeded } => status,
         // It is an IOException, so for the package the connection is lost.
         { DebugException: InvalidProtocolBufferException malformed } => new Status(StatusCode.Internal, "Failed to deserialize the message.", malformed),
-        { DebugException: { } cause } when cause is IOException or HttpRequestException => StatusMapping.FromException(cause),
+        { DebugException: { } cause } when cause is IOException or HttpRequestException => TransportStatus.FromException(cause),
         _ => status,
     };
 
@@ -147,7 +147,7 @@ internal sealed class MappedFailures : Interceptor
     {
         RpcException rpc => Mapped(rpc),
         ObjectDisposedException disposed => Disposed(disposed),
-        IOException or HttpRequestException => new RpcException(StatusMapping.FromException(failure)),
+        IOException or HttpRequestException => new RpcException(TransportStatus.FromException(failure)),
         _ => null,
     };
 

@@ -6,9 +6,9 @@ using KvCluster.Replication.State;
 namespace KvCluster.Replication.Elections;
 
 /// <summary>
-/// How a replica becomes the leader of a new epoch: a timer, and a campaign of <see cref="CampaignStep"/>s. The first ones are in <c>Candidacy.cs</c>, from the
-/// read of the record, without which nobody campaigns, to the claim of an epoch; then come <see cref="PrepareRound"/> and <see cref="TailFetch"/>. A failed
-/// attempt is abandoned as a whole; the next one has a new pre-vote and a new epoch. Called within the core's steps.
+/// How a replica becomes the leader of a new epoch: a timer, and a campaign of <see cref="CampaignStep"/>s, from the <see cref="FreshRead"/> of the record,
+/// without which nobody campaigns, over <see cref="PreVoteRound"/>, <see cref="EpochClaim"/> and <see cref="PrepareRound"/> to <see cref="TailFetch"/>. A
+/// failed attempt is abandoned as a whole; the next one has a new pre-vote and a new epoch. Called within the core's steps.
 /// </summary>
 internal sealed class Election
 {

@@ -12,7 +12,7 @@ internal sealed class Leadership(ReplicaContext context)
 {
     private const string NotLeader = "this replica does not lead";
 
-    private Lease _lease = Lease.None;
+    private ReadLease _lease = ReadLease.None;
 
     // No epoch is led twice, so the next one is greater (R1).
     private ulong _epochLast;
@@ -21,7 +21,7 @@ internal sealed class Leadership(ReplicaContext context)
     public Leader? Leader { get; private set; }
 
     /// <summary>The lease as readers see it. Any thread.</summary>
-    public Lease Lease => Volatile.Read(ref _lease);
+    public ReadLease Lease => Volatile.Read(ref _lease);
 
     /// <summary>
     /// When a leader campaigns for a new epoch itself, because the record has long named a higher one; <see cref="long.MaxValue"/> if it does not.
@@ -55,7 +55,7 @@ internal sealed class Leadership(ReplicaContext context)
     {
         Invariant.Check(Leader is not null, $"A leadership ends that did not begin: {reason}.");
         // The lease ends before anything else, because readers on other threads go by it.
-        Volatile.Write(ref _lease, Lease.None);
+        Volatile.Write(ref _lease, ReadLease.None);
         Leader.Stop(reason, successor);
         Leader = null;
         context.Emit(new Effect.LeaderKnown(context.Promised, ReplicaId.None, NodeId.None));
@@ -111,6 +111,6 @@ internal sealed class Leadership(ReplicaContext context)
             endUs == long.MaxValue || endUs <= context.NowUs + context.Options.LeaseUs,
             $"At {context.NowUs} a lease ends at {endUs}, later than if it was granted now.");
         if (endUs != _lease.EndUs)
-            Volatile.Write(ref _lease, endUs == 0 ? Lease.None : new Lease(Leader!.Epoch, endUs));
+            Volatile.Write(ref _lease, endUs == 0 ? ReadLease.None : new ReadLease(Leader!.Epoch, endUs));
     }
 }

@@ -103,7 +103,7 @@ internal sealed class KvExchange : IExchangeHandler
     public Exception SendingFailed(Exception failure)
     {
         LoopFailures.Count();
-        CallFailures.SendingFailed(_log, failure);
+        ApiLog.SendingFailed(_log, failure);
         return ApiErrors.Internal(failure, isChange: true).ToStatus().ToRpcException();
     }
 
@@ -123,7 +123,7 @@ internal sealed class KvExchange : IExchangeHandler
     // An exception without an error mapping is a bug. Only the call's own caller is told; the stream's other calls are unaffected.
     private void Fail(Exception failure, Method method, in CallTarget target, ExchangeSink sink)
     {
-        CallFailures.Unexpected(_log, method, failure);
+        ApiLog.Unexpected(_log, method, failure);
         sink.Refuse(_calls.Failed(failure, method, target));
     }
 }

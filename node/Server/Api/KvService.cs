@@ -130,7 +130,7 @@ internal sealed class KvService(
 
     private ApiError Fail(Exception failure, V1.Method method, in CallTarget target)
     {
-        CallFailures.Unexpected(log, method, failure);
+        ApiLog.Unexpected(log, method, failure);
         return calls.Failed(failure, method, target);
     }
 

@@ -1,6 +1,6 @@
 // Which state of the coordinator this node goes by: the one whose cluster record has the greatest number of recoveries that it has seen
-// (node/Server/Recovery/README.md). A loop on the thread pool looks at that record, also while the coordinator is another store than before and everything else
-// about it raises the alarm. Within a recovery the record changes only when the levels in force are raised.
+// (node/Server/CoordinatorRecovery/README.md). A loop on the thread pool looks at that record, also while the coordinator is another store than before and
+// everything else about it raises the alarm. Within a recovery the record changes only when the levels in force are raised.
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;

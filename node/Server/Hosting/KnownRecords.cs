@@ -1,8 +1,8 @@
-// Copies of the coordinator's records in the data directory, from which they are rebuilt when the coordinator's data is lost (node/Server/Recovery/README.md).
-// One file a record, under known/, in the coordinator's format and with a checksum, replaced by rename. Kept before a record is acted on. Any thread; callers
-// wait for the disk under one lock, which is fine for records that change only with the shards' replicas. A failure to write is a StorageIoException: this
-// process goes on with the copy before, and on the disk is that one or the new one. A crash at any point leaves one of the two, complete, and what an open has
-// read stays.
+// Copies of the coordinator's records in the data directory, from which they are rebuilt when the coordinator's data is lost
+// (node/Server/CoordinatorRecovery/README.md). One file a record, under known/, in the coordinator's format and with a checksum, replaced by rename. Kept
+// before a record is acted on. Any thread; callers wait for the disk under one lock, which is fine for records that change only with the shards' replicas. A
+// failure to write is a StorageIoException: this process goes on with the copy before, and on the disk is that one or the new one. A crash at any point leaves
+// one of the two, complete, and what an open has read stays.
 using System.Globalization;
 using System.Text;
 using KvCluster.Internal.V1;
@@ -18,7 +18,7 @@ internal sealed class KnownRecords
 {
     /// <summary>
     /// How long a node stays bound to a recovery of which it hears nothing more. Several times as long as the node that rebuilds the records takes at most
-    /// (<c>CoordinatorRecovery.CompleteTimeMax</c>), by clocks that may differ in speed.
+    /// (<c>RecoveryExecution.CompleteTimeMax</c>), by clocks that may differ in speed.
     /// </summary>
     public static readonly TimeSpan BoundTimeMax = TimeSpan.FromMinutes(10);
 

@@ -2,7 +2,10 @@ using KvCluster.Node.Map;
 
 namespace KvCluster.Node.Hosting;
 
-/// <summary>Whether a node serves what it should serve. For the admin port; any thread.</summary>
+/// <summary>
+/// Whether a node serves what it should serve. A node that starts, drains or stops is not ready whatever this says: <c>ProcessHealth.NotReady</c> asks here
+/// last. Any thread.
+/// </summary>
 internal sealed class ShardReadiness(ShardDirectory map, ShardHost shards)
 {
     /// <summary>Maximum age of the state of a replica that is ready. Quiescent leaders send a heartbeat every five seconds, and one may be lost.</summary>

@@ -8,12 +8,12 @@ namespace KvCluster.Node.Watching;
 /// <summary>
 /// The watchers of one replica. A pump reads each committed record once, behind the replica's applied etag, decodes it, and gives its events to the watchers
 /// whose ranges have them. A watcher that takes too little loses what waits for it and reads the journal by itself, from what it has taken, until it is back
-/// with the hub: it lags in the journal and not in memory. Any thread; the pump and what reads the journal run on the thread pool, one step of the pump at a
-/// time.
+/// with the hub: it lags in the journal and not in memory (<see cref="SlowWatchers"/>). Any thread; the pump and what reads the journal run on the thread pool,
+/// one step of the pump at a time.
 /// </summary>
 /// <remarks>
 /// Under the lock, <see cref="Head"/> is the record up to which every live watcher has taken its events or has them waiting. So the position of a watcher for
-/// which nothing waits is the head, and no bookmark is ahead of its events. The last batches are kept for watchers that come back.
+/// which nothing waits is the head, and no bookmark is ahead of its events.
 /// </remarks>
 internal sealed class WatchHub : IDisposable
 {
@@ -33,7 +33,7 @@ internal sealed class WatchHub : IDisposable
     private readonly List<Watcher> _watchers = [];
     private readonly List<Watcher> _ahead = [];
     private readonly List<RangeIndex.Group> _found = [];
-    private readonly Queue<WatchBatch> _kept = new();
+    private readonly SlowWatchers _slow;
     private readonly PreviousValues _previous = new();
     private readonly Action<TailPage> _take;
     private readonly Dictionary<WatchPart, SharedMessage> _shared = [];
@@ -44,9 +44,6 @@ internal sealed class WatchHub : IDisposable
     private JournalHold? _hold;
     private ReplicaStore? _heldStore;
 
-    /// <summary>The batches after this record are kept.</summary>
-    private Etag _keptAfter;
-    private long _keptBytes;
     private long _batches;
     private int _previousCount;
     private WatchEnd _end;
@@ -60,7 +57,8 @@ internal sealed class WatchHub : IDisposable
     public WatchHub(Func<ReplicaStore> store, WatchLimits limits, TimeProvider clock, Action<Exception> failed, ISerialExecutor? pool = null)
     {
         (_store, _limits, _clock, _failed, _pool) = (store, limits, clock, failed, pool);
-        Head = _keptAfter = store().Tail.Committed;
+        Head = store().Tail.Committed;
+        _slow = new SlowWatchers(_lock, _watchers, limits.KeptBytesMax, Head);
         _take = page => Post(() => Take(page));
     }
 
@@ -131,7 +129,7 @@ internal sealed class WatchHub : IDisposable
             _watchers[watcher.PlaceInHub] = _watchers[^1];
             _watchers[watcher.PlaceInHub].PlaceInHub = watcher.PlaceInHub;
             _watchers.RemoveAt(_watchers.Count - 1);
-            ForgetPendingLocked(watcher);
+            _slow.ForgetPendingLocked(watcher);
         }
     }
 
@@ -285,7 +283,7 @@ internal sealed class WatchHub : IDisposable
         lock (_lock)
         {
             _ahead.Remove(watcher);
-            LagLocked(watcher);
+            _slow.LagLocked(watcher);
             watcher.Taken = position;
             HoldLocked();
         }
@@ -490,14 +488,14 @@ internal sealed class WatchHub : IDisposable
             {
                 foreach (var watcher in group.Watchers)
                 {
-                    if (watcher.State == WatchState.Live && AddLocked(watcher, batch, index))
+                    if (watcher.State == WatchState.Live && _slow.AddLocked(watcher, batch, index))
                         SignalLocked(watcher, waking);
                 }
             }
         }
         Head = batch.Etag;
         if (batch.Events.Length > 0)
-            KeepLocked(batch);
+            _slow.KeepLocked(batch);
         for (var place = _ahead.Count - 1; place >= 0; place--)
         {
             var watcher = _ahead[place];
@@ -518,79 +516,16 @@ internal sealed class WatchHub : IDisposable
             return;
         lock (_lock)
         {
-            Head = _keptAfter = page.Committed;
-            _kept.Clear();
-            _keptBytes = 0;
+            Head = page.Committed;
+            _slow.RestartLocked(Head);
             _ahead.Clear();
             foreach (var watcher in _watchers)
             {
-                LagLocked(watcher);
+                _slow.LagLocked(watcher);
                 SignalLocked(watcher, waking);
             }
         }
         _previous.Dispose();
-    }
-
-    // Adds an event to what waits for a watcher. Returns false if the event is not for this watcher.
-    private bool AddLocked(Watcher watcher, WatchBatch batch, int index)
-    {
-        Invariant.CheckHeld(_lock);
-        ref readonly var happened = ref batch.Events[index];
-        if ((happened.IsOfSet && !watcher.WithSets) || happened.Etag <= watcher.Taken)
-            return false;
-        var newest = watcher.Newest;
-        if (newest.Count > 0 && newest.Batch == batch && newest.First + newest.Count == index)
-        {
-            watcher.Newest = newest with { Count = newest.Count + 1 };
-            return true;
-        }
-        if (watcher.Pending.Count >= WatchLimits.RunsWaitingMax)
-        {
-            LagLocked(watcher);
-            return true;
-        }
-        if (newest.Count > 0)
-            watcher.Pending.Enqueue(newest);
-        watcher.Newest = new WatchRun(batch, index, 1);
-        return true;
-    }
-
-    private void KeepLocked(WatchBatch batch)
-    {
-        Invariant.CheckHeld(_lock);
-        _kept.Enqueue(batch);
-        _keptBytes += batch.Bytes;
-        var bytesMax = _limits.KeptBytesMax();
-        if (_keptBytes <= bytesMax)
-            return;
-        // Some at once, because each time all watchers are looked at.
-        while (_kept.Count > 1 && _keptBytes > bytesMax - (bytesMax / 4))
-        {
-            var oldest = _kept.Dequeue();
-            _keptBytes -= oldest.Bytes;
-            _keptAfter = oldest.Etag;
-        }
-        var first = _kept.Peek().Number;
-        foreach (var watcher in _watchers)
-        {
-            if (watcher.Newest.Count > 0 && (watcher.Pending.Count > 0 ? watcher.Pending.Peek() : watcher.Newest).Batch.Number < first)
-                LagLocked(watcher);
-        }
-    }
-
-    // The watcher keeps what it has taken. What waits for it is forgotten, and it reads the journal by itself from there.
-    private void LagLocked(Watcher watcher)
-    {
-        Invariant.CheckHeld(_lock);
-        ForgetPendingLocked(watcher);
-        watcher.State = WatchState.Behind;
-    }
-
-    private void ForgetPendingLocked(Watcher watcher)
-    {
-        Invariant.CheckHeld(_lock);
-        watcher.Pending.Clear();
-        watcher.Newest = default;
     }
 
     // Gives the waiting events, up to a number of bytes, without taking them. Returns the position that the watcher has with these events.
@@ -722,7 +657,7 @@ internal sealed class WatchHub : IDisposable
         }
     }
 
-    /// <summary>Makes a watcher live that has taken everything before the batches that are kept.</summary>
+    /// <summary>Makes a watcher live that has taken what the hub no longer keeps.</summary>
     private void MeetLocked(Watcher watcher)
     {
         Invariant.CheckHeld(_lock);
@@ -732,22 +667,7 @@ internal sealed class WatchHub : IDisposable
             _ahead.Add(watcher);
             return;
         }
-        if (watcher.Taken < _keptAfter)
-        {
-            watcher.State = WatchState.Behind;
-            return;
-        }
-        watcher.State = WatchState.Live;
-        foreach (var batch in _kept)
-        {
-            for (var index = 0; batch.Etag > watcher.Taken && watcher.State == WatchState.Live && index < batch.Events.Length; index++)
-            {
-                if (batch.Events[index].IsIn(watcher.Range))
-                    AddLocked(watcher, batch, index);
-            }
-        }
-        // A position within a record is taken up to there.
-        watcher.IsSignalled |= watcher.Newest.Count > 0;
+        _slow.ResumeLocked(watcher);
     }
 
     private void SignalLocked(Watcher watcher, List<Watcher> waking)

@@ -2,8 +2,8 @@ namespace KvCluster.Node.Watching;
 
 /// <summary>
 /// The bounds of a node's watchers, and of the messages that they are sent. Events that a slow watcher has not taken wait until they are more than
-/// <see cref="RunsWaitingMax"/> runs, or until their batch is no longer among those that <paramref name="KeptBytesMax"/> keeps in memory. Then its hub forgets
-/// what waits (<see cref="WatchHub"/>), and the watcher reads the journal by itself.
+/// <see cref="RunsWaitingMax"/> runs, or until their batch is no longer among those that <paramref name="KeptBytesMax"/> keeps in memory. Then what
+/// waits is forgotten (<see cref="SlowWatchers"/>), and the watcher reads the journal by itself.
 /// </summary>
 /// <param name="JournalBytesMax">Bytes of journal that are kept for the watchers of a shard that lag.</param>
 /// <param name="KeptBytesMax">Bytes of decoded events that a hub keeps. Asked for with each record; under a lock, so it must not block.</param>

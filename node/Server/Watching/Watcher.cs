@@ -31,7 +31,8 @@ internal enum WatchState
 
 /// <summary>
 /// A stream's place at the hub of its shard. Its fields are changed under the hub's lock; whoever sends the stream's messages waits with
-/// <see cref="WatchHub.WaitAsync"/> and then asks the hub for what there is.
+/// <see cref="WatchHub.WaitAsync"/> and then asks the hub for what there is. One that takes too little is put <see cref="WatchState.Behind"/> at the bounds of
+/// <see cref="WatchLimits"/> (<see cref="SlowWatchers"/>).
 /// </summary>
 internal sealed class Watcher : IValueTaskSource
 {

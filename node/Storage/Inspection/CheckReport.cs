@@ -24,7 +24,7 @@ internal sealed record Finding(bool IsDamage, string File, long? Offset, string 
 /// <param name="Directory">The replica's directory.</param>
 /// <param name="ReplicaId">The replica; 0 if nothing tells.</param>
 /// <param name="Shard">Its shard.</param>
-/// <param name="Row">The row of the recovery table by which the engine would decide.</param>
+/// <param name="Row">The row of <c>RecoveryDecisions</c> by which the engine would decide.</param>
 /// <param name="Findings">What was found.</param>
 /// <param name="Keys">The keys that were read, by tree.</param>
 /// <param name="DamagedTrees">Trees of which something cannot be read.</param>

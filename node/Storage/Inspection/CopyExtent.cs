@@ -53,11 +53,11 @@ internal sealed record CopyExtent(ReplicaId Replica, ShardId Shard, ControlState
         if (meta.Identity != BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(control)))
             return "its data file belongs to another replica";
         // The record may have been intact once. One that was only torn by a power cut looks the same.
-        if (copy.Journal!.Tail == TailFault.Torn)
+        if (copy.Journal!.Tail == JournalTailState.Torn)
             return "its journal ends in a record that is not intact";
         // The data file's pages, and whether its content is trusted, say nothing of what the journal has.
         var facts = copy.Facts with { Quarantined = null, DataFault = null };
-        var row = RecoveryTable.Decide(facts);
+        var row = RecoveryDecisions.Decide(facts);
         return row.Decision == RecoveryDecision.Open ? null : row.Describe(facts);
     }
 }

@@ -75,7 +75,7 @@ internal sealed class StoppedReplica : IDisposable
     public JournalScan? Journal { get; private set; }
 
     /// <summary>The row by which the engine would decide.</summary>
-    public RecoveryRow Row => RecoveryTable.Decide(Facts);
+    public RecoveryRow Row => RecoveryDecisions.Decide(Facts);
 
     /// <summary>What the engine would find.</summary>
     public RecoveryFacts Facts => new()

@@ -148,11 +148,11 @@ internal sealed class StoreCheck
                 + "were any");
         if (scan.Break is { } broken)
             Damage(broken, "a record is damaged, and later segments show that it was durable", $"the records after {last}");
-        if (scan.Tail == TailFault.Lost)
+        if (scan.Tail == JournalTailState.Lost)
             Damage(TailOf(scan), "a record is damaged, and a later record shows that it was durable", $"the records after {last}");
         if (scan.Unreadable is { } unreadable)
             Damage(unreadable, "the disk cannot read blocks that may belong to the journal", $"perhaps records after {last}");
-        if (scan.Tail == TailFault.Torn)
+        if (scan.Tail == JournalTailState.Torn)
             Notice(TailOf(scan).Path, TailOf(scan).Offset, "a record was not completely written; the journal ends before it");
         if (scan.CoveredBreak is { } behind)
             Damage(behind, "a record that the checkpoint covers is damaged", "nothing here; followers that need it get a snapshot");

@@ -6,7 +6,7 @@ namespace KvCluster.Storage.Recovery;
 
 /// <summary>
 /// What a scan of the journal directory found: the line of segments from the newest intact header back, its records, and how it ends (<see cref="Tail"/>).
-/// Read-only. Opening thread. Faults are recorded here and judged by <c>RecoveryTable</c>.
+/// Read-only. Opening thread. Faults are recorded here and judged by <c>RecoveryDecisions</c>.
 /// </summary>
 internal sealed class JournalScan
 {
@@ -54,7 +54,7 @@ internal sealed class JournalScan
     public long TailEnd { get; private set; }
 
     /// <summary>How it ends there.</summary>
-    public TailFault Tail { get; private set; }
+    public JournalTailState Tail { get; private set; }
 
     /// <summary>
     /// The place where a segment before the last ends before its successor says it does, after what the checkpoint covers; null if there is none.
@@ -189,11 +189,11 @@ internal sealed class JournalScan
     {
         ReadUpTo(scanner, header, long.MaxValue, covered);
         if (scanner.HasProofOfLoss(Last.Etag, out _))
-            Tail = TailFault.Lost;
+            Tail = JournalTailState.Lost;
         else if (scanner.HasUnreadableFrom(scanner.Offset))
-            Tail = TailFault.Unreadable;
+            Tail = JournalTailState.Unreadable;
         else if (scanner.HasEnvelopeAtEnd())
-            Tail = TailFault.Torn;
+            Tail = JournalTailState.Torn;
     }
 
     /// <summary>
@@ -249,7 +249,7 @@ internal sealed class JournalScan
     private void LookBehind()
     {
         HasNextFile = Files.Contains(Newest + 1);
-        if (Tail == TailFault.Unreadable)
+        if (Tail == JournalTailState.Unreadable)
             Unreadable = Place(Segments[^1].Header.Number, TailEnd);
         foreach (var number in Files.Where(number => number > Newest))
         {

@@ -9,7 +9,7 @@ using KvCluster.Storage.Journal;
 namespace KvCluster.Storage.Recovery;
 
 /// <summary>
-/// The parts of an opened directory, after <c>RecoveryTable</c> has decided that it may be opened. Opening thread. Until <see cref="StartSegment"/>
+/// The parts of an opened directory, after <c>RecoveryDecisions</c> has decided that it may be opened. Opening thread. Until <see cref="StartSegment"/>
 /// nothing on disk is changed, so recovery may be interrupted and repeated (S7).
 /// </summary>
 internal sealed class RecoveredStore : IDisposable
@@ -94,7 +94,7 @@ internal sealed class RecoveredStore : IDisposable
             };
             if (control is not null && facts is { HasState: true, Quarantined: null })
                 facts = LookAtState(context, layout.State(states[^1]), control.State, facts, out pages);
-            var row = RecoveryTable.Decide(facts);
+            var row = RecoveryDecisions.Decide(facts);
             var description = row.Describe(facts);
             if (row.Decision == RecoveryDecision.Rebuild || (row.Decision == RecoveryDecision.RecoverFromPeers && !mayRecover))
                 throw new RecoveryRefusedException(directory, row.Name, description, facts.DataFault);

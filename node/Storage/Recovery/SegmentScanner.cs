@@ -6,7 +6,7 @@ namespace KvCluster.Storage.Recovery;
 /// <summary>
 /// Reads a segment's records from its first block on. A record counts only if its envelope is of this incarnation of the segment, its body is intact, and
 /// it follows the previous one. The bodies of covered records are not read: nothing is replayed from them, and they are verified when one is read for a
-/// follower. It tells what the bytes show: <c>JournalScan</c> decides by it how the journal ends, <c>RecoveryTable</c> what becomes of the directory, and
+/// follower. It tells what the bytes show: <c>JournalScan</c> decides by it how the journal ends, <c>RecoveryDecisions</c> what becomes of the directory, and
 /// <c>RecoveredStore.StartSegment</c> ends the journal there, with a new segment. Opening thread.
 /// </summary>
 internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDisposable

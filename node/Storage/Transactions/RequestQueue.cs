@@ -27,7 +27,7 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
     /// <summary>Bytes of the requests that wait.</summary>
     public long Bytes => Interlocked.Read(ref _bytes);
 
-    /// <summary>Adds a request. Returns false at once when the queue is full.</summary>
+    /// <summary>Adds a request. Returns false at once when the queue is full, or those of all the node's stores are.</summary>
     public bool TryAdd(WriteRequest request)
     {
         var bytes = request.Bytes;

@@ -1,5 +1,5 @@
-// Answers health checks of any gRPC prober. A singleton of a node or router, mapped by MapGrpcService<GrpcHealth>(). The process sets the statuses, from
-// any thread.
+// Answers health checks of any gRPC prober. A singleton of a node or router, mapped by MapGrpcService<GrpcHealth>(). The process says when its readiness may
+// have changed, from any thread.
 using System.Collections.Concurrent;
 using Grpc.Core;
 using Grpc.Health.V1;
@@ -13,8 +13,27 @@ internal sealed class GrpcHealth : HealthServiceImpl
 {
     private readonly ConcurrentDictionary<string, bool> _services = new(StringComparer.Ordinal);
     private volatile bool _isStopped;
+    private volatile Func<string?>? _notReady;
 
     public GrpcHealth() => SetStatus("", ServingStatus.NotServing);
+
+    /// <summary>From now on the server as a whole has the status of the process, at each <see cref="Look"/>.</summary>
+    /// <param name="notReady">Why it is not ready; null if it is.</param>
+    public void Follow(Func<string?> notReady)
+    {
+        _notReady = notReady;
+        Look();
+    }
+
+    /// <summary>
+    /// Compares the status with that of the process. Called when the process knows of a change, and from time to time for the others. Of two calls at the same
+    /// time the older one may be the last, which the next call corrects.
+    /// </summary>
+    public void Look()
+    {
+        if (_notReady is { } notReady)
+            SetStatus("", notReady() is null ? ServingStatus.Serving : ServingStatus.NotServing);
+    }
 
     /// <summary>Sets the status of a service; the empty name is the server as a whole.</summary>
     public new void SetStatus(string service, ServingStatus status)

@@ -1,7 +1,7 @@
 using System.Runtime.ExceptionServices;
 using Google.Protobuf;
 using KvCluster.Internal.V1;
-using KvCluster.Node.Recovery;
+using KvCluster.Node.CoordinatorRecovery;
 using KvCluster.Replication.Protocol;
 using KvCluster.Simulation.Cluster.Routing;
 

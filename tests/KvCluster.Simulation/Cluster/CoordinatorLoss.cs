@@ -1,5 +1,5 @@
 using KvCluster.Internal.V1;
-using KvCluster.Node.Recovery;
+using KvCluster.Node.CoordinatorRecovery;
 
 namespace KvCluster.Simulation.Cluster;
 

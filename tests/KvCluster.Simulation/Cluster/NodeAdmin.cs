@@ -1,6 +1,6 @@
 using KvCluster.Internal.V1;
+using KvCluster.Node.CoordinatorRecovery;
 using KvCluster.Node.Placement;
-using KvCluster.Node.Recovery;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Shards.Loop;
 using KvCluster.Replication.Protocol;

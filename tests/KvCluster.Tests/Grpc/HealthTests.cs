@@ -58,6 +58,27 @@ public sealed class HealthTests
         }
     }
 
+    [Fact]
+    public async Task Watch_OfAProcessThatIsFollowed_SeesWhetherItIsReady()
+    {
+        var health = new GrpcHealth();
+        string? reason = "it is starting";
+        health.Follow(() => reason);
+        await using var server = await StartAsync(health);
+        using var watch = Client(server).Watch(new HealthCheckRequest());
+        await LooksAsync(ServingStatus.NotServing, "it is starting");
+        await LooksAsync(ServingStatus.Serving, null);
+        await LooksAsync(ServingStatus.NotServing, "it is draining");
+
+        async Task LooksAsync(ServingStatus expected, string? now)
+        {
+            reason = now;
+            health.Look();
+            Assert.True(await watch.ResponseStream.MoveNext());
+            Assert.Equal(expected, watch.ResponseStream.Current.Status);
+        }
+    }
+
     private static Health.HealthClient Client(EchoServer server) => new(server.Channel);
 
     private static Task<EchoServer> StartAsync(GrpcHealth health) => EchoServer.StartAsync(

@@ -9,7 +9,7 @@ public sealed partial class BuildRuleTests
     private const int Columns = 160;
 
     // Texts that tests compare with others line by line, and lines that are those of another file.
-    private static readonly string[] NotFlowed = ["helm/kvcluster/templates/", "tests/KvCluster.Tests/Chart/golden/", "tests/nightly/mutations/"];
+    private static readonly string[] NotFlowed = ["helm/kvcluster/templates/", "tests/KvCluster.Tests/Deploy/golden/", "tests/nightly/mutations/"];
 
     private static readonly string[] Core =
         ["node/Storage/KvCluster.Storage.csproj", "node/Storage/Embedded/KvCluster.Storage.Embedded.csproj", "node/Replication/KvCluster.Replication.csproj"];

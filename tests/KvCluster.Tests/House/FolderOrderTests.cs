@@ -25,7 +25,7 @@ public sealed partial class FolderOrderTests
             "Runtime", "Telemetry", "Coordination",
             "Coordination/Etcd", "Coordination/Embedded", "Configuration", "Map",
             "Shards/Disk", "Shards/Context", "Shards/Reads", "Shards/Snapshots", "Shards/Loop", "Shards",
-            "Watching", "Transport", "Hosting", "Recovery", "Placement",
+            "Watching", "Transport", "Hosting", "CoordinatorRecovery", "Placement",
             "Api/Errors", "Api/Calls", "Api/Reads", "Api/Changes", "Api/Watches", "Api/Operators", "Api",
         ]),
         ["proto/ServiceDefaults"] = ("KvCluster.ServiceDefaults",

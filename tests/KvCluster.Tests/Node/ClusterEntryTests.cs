@@ -2,7 +2,7 @@ using KvCluster.Node;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
-using KvCluster.Node.Recovery;
+using KvCluster.Node.CoordinatorRecovery;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.ServiceDefaults.Security;
 

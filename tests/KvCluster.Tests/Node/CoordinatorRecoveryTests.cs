@@ -6,8 +6,8 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
+using KvCluster.Node.CoordinatorRecovery;
 using KvCluster.Node.Hosting;
-using KvCluster.Node.Recovery;
 using KvCluster.Node.Shards.Context;
 using KvCluster.Processes;
 using KvCluster.Replication.Protocol;
@@ -422,7 +422,7 @@ public sealed class CoordinatorRecoveryTests
         }
     }
 
-    private static CoordinatorRecovery RecoveryOf(
+    private static RecoveryExecution RecoveryOf(
         NodeCluster cluster, ICoordinator coordinator, Func<RecoveryClaim?, Task<NodeReport>>? ownReport = null,
         Func<NodeId, string, GrpcChannel>? channelTo = null) => new(
         new(1),

@@ -3,7 +3,7 @@ using Grpc.Core;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Coordination.Etcd;
-using KvCluster.Node.Recovery;
+using KvCluster.Node.CoordinatorRecovery;
 using KvCluster.Processes;
 using KvCluster.Storage.Files;
 using KvCluster.Tests.ServiceDefaults.Security;

@@ -1,7 +1,7 @@
 using Google.Protobuf;
 using KvCluster.Internal.V1;
+using KvCluster.Node.CoordinatorRecovery;
 using KvCluster.Node.Hosting;
-using KvCluster.Node.Recovery;
 
 namespace KvCluster.Tests.Node;
 

@@ -565,12 +565,12 @@ public sealed class ReplicaCoreTranscriptTests
         var replica = Leading();
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true, Durable = new V1.Etag { Epoch = 1, Change = 1 } });
         var lease = replica.Core.Lease;
-        Assert.Equal(new Lease(1, 1_500_000), lease);
+        Assert.Equal(new ReadLease(1, 1_500_000), lease);
         Assert.True(lease.Covers(new Etag(1, 7), 1_499_999));
         Assert.False(lease.Covers(new Etag(1, 7), 1_500_000));
-        Assert.False(new Lease(3, 1_500_000).Covers(new Etag(1, 7), 1_000_000));
+        Assert.False(new ReadLease(3, 1_500_000).Covers(new Etag(1, 7), 1_000_000));
         replica.From(2, 4, frame => frame.Fenced = new Fenced());
-        Assert.Same(Lease.None, replica.Core.Lease);
+        Assert.Same(ReadLease.None, replica.Core.Lease);
     }
 
     // Replica 1 leads epoch 1 with its epoch-open record 1.1 committed.

@@ -543,10 +543,23 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Health_IsServing()
+    public async Task Health_WithAShardMap_IsServing()
     {
-        var health = await new Health.HealthClient(_channel.Calls()).CheckAsync(new HealthCheckRequest());
-        Assert.Equal(HealthCheckResponse.Types.ServingStatus.Serving, health.Status);
+        var health = new Health.HealthClient(_channel.Calls());
+        await Eventually.TrueAsync(
+            async () => (await health.CheckAsync(new HealthCheckRequest())).Status == HealthCheckResponse.Types.ServingStatus.Serving, "the router serves");
+    }
+
+    /// <summary>It was serving as soon as it listened, when every call waited for a shard map.</summary>
+    [Fact]
+    public async Task Health_WithoutAShardMap_IsNotServing()
+    {
+        await using var lonely = await RouterHost.StartAsync(
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"] },
+            new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        using var channel = GrpcChannel.ForAddress(lonely.Address);
+        var health = await new Health.HealthClient(channel.Calls()).CheckAsync(new HealthCheckRequest());
+        Assert.Equal(HealthCheckResponse.Types.ServingStatus.NotServing, health.Status);
     }
 
     [Fact]

@@ -105,14 +105,3 @@ internal readonly struct MeteredSink<TSink>(TSink inner, RequestWatch watch) : I
         inner.Refuse(refusal);
     }
 }
-
-/// <summary>Ends calls that are refused before anything was waited for.</summary>
-internal static class Refusals
-{
-    public static ValueTask Send<TSink>(TSink sink, ApiError refusal)
-        where TSink : struct, IReplySink
-    {
-        sink.Refuse(refusal);
-        return ValueTask.CompletedTask;
-    }
-}

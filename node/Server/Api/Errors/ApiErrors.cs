@@ -13,7 +13,11 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api.Errors;
 
-/// <summary>All errors with which this node refuses calls. The only place where outcomes are mapped to statuses.</summary>
+/// <summary>
+/// The errors with which the services of this node refuse calls. The only place where outcomes are mapped to statuses. What a server refuses before a service
+/// sees it has its text where it is refused, for example a call beyond the limit of open calls in <c>CallMemory</c>; a router's are beside
+/// <c>KvProxy</c>.
+/// </summary>
 internal static class ApiErrors
 {
     /// <summary>The shortest lifetime of a session: several times what a KeepAlive may take on a busy machine.</summary>

@@ -2,13 +2,13 @@ using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.Node.Api.Errors;
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Recovery;
+using KvCluster.Node.CoordinatorRecovery;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Node.Api.Operators;
 
 /// <summary>The Coordinator service: an operator's call that rebuilds the coordinator's records. Any thread.</summary>
-internal sealed class CoordinatorService(CoordinatorRecovery recovery) : Admin.V1.Coordinator.CoordinatorBase
+internal sealed class CoordinatorService(RecoveryExecution recovery) : Admin.V1.Coordinator.CoordinatorBase
 {
     public override async Task<RecoverResponse> Recover(RecoverRequest request, ServerCallContext context)
     {

@@ -1,6 +1,6 @@
 using Grpc.Core;
 using KvCluster.Internal.V1;
-using KvCluster.Node.Recovery;
+using KvCluster.Node.CoordinatorRecovery;
 using KvCluster.Node.Transport;
 using KvCluster.Storage.Files;
 using KvCluster.Tls;

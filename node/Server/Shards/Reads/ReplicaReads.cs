@@ -27,7 +27,7 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     private volatile bool _hasEnded;
 
     /// <summary>The lease under which reads need no round.</summary>
-    public Lease Lease => core.Lease;
+    public ReadLease Lease => core.Lease;
 
     /// <summary>Whether this replica serves and its lease lasts.</summary>
     public bool HasLease => published.IsServing && context.NowUs() < core.LeaseEndUs;

@@ -14,7 +14,7 @@ using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Inspection;
 
-/// <summary>What the tools for a stopped replica find and keep. Damage of the journal and the control file: <c>RecoveryTableTests</c>.</summary>
+/// <summary>What the tools for a stopped replica find and keep. Damage of the journal and the control file: <c>RecoveryDecisionsTests</c>.</summary>
 public sealed partial class StoreCheckTests : IDisposable
 {
     private const int KeyCount = 300;
