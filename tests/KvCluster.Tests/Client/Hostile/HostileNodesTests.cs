@@ -1,0 +1,68 @@
+using System.Runtime.ExceptionServices;
+using KvCluster.Client;
+
+namespace KvCluster.Tests.Client.Hostile;
+
+/// <summary>
+/// The library among nodes that mean it no good, in a time of their own: connections that swallow everything, and streams that break or stay silent.
+/// </summary>
+public sealed class HostileNodesTests
+{
+    private const int LateMsMax = 100;
+
+    /// <summary>A scan whose first stream broke waited the whole time again for the second one, so that it took up to twice as long as allowed.</summary>
+    [Fact]
+    public void Scan_WhoseFirstStreamBreaks_StillEndsInTime() => Alone(() =>
+    {
+        const int timeMs = 1_000;
+        var (clock, cluster, links, client) = Quiet();
+        var scan = client.ScanAsync(new KvScan { Timeout = TimeSpan.FromMilliseconds(timeMs) }).GetAsyncEnumerator();
+        cluster.Nodes[0].Scans = Mood.Deaf;
+        var read = scan.MoveNextAsync().AsTask();
+        Pass(clock, timeMs - LateMsMax);
+        links.Break(cluster.Nodes[0], "the stream was broken by the test");
+        Assert.False(read.IsCompleted);
+        Pass(clock, 2 * LateMsMax);
+        Assert.True(read.IsFaulted);
+        Assert.IsType<KvUnavailableException>(read.Exception!.InnerException);
+        client.Dispose();
+    });
+
+    private static (HostileClock Clock, HostileCluster Cluster, HostileLinks Links, KvClient Client) Quiet()
+    {
+        var random = new Random(1);
+        var clock = new HostileClock(random);
+        var cluster = new HostileCluster(clock, random, isRouted: false, mayDivide: false);
+        var links = cluster.Link();
+        var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Nodes[0].Address] }, links, clock.Runtime);
+        // It has the map.
+        Pass(clock, LateMsMax);
+        return (clock, cluster, links, client);
+    }
+
+    private static void Pass(HostileClock clock, int timeMs)
+    {
+        for (var passedMs = 0; passedMs < timeMs; passedMs++)
+            clock.Pass();
+    }
+
+    // On a thread without the context of a test, with which whatever waited would go on elsewhere.
+    private static void Alone(Action run)
+    {
+        ExceptionDispatchInfo? failure = null;
+        var thread = new Thread(() =>
+        {
+            try
+            {
+                run();
+            }
+            catch (Exception thrown)
+            {
+                failure = ExceptionDispatchInfo.Capture(thrown);
+            }
+        });
+        thread.Start();
+        thread.Join();
+        failure?.Throw();
+    }
+}
