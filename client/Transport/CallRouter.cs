@@ -168,7 +168,7 @@ internal sealed class CallRouter : IAsyncDisposable
     {
         if (Interlocked.Exchange(ref _closed, true))
             return;
-        await _closing.CancelAsync().ConfigureAwait(false);
+        await _runtime.CancelAsync(_closing).ConfigureAwait(false);
         await _watch.DisposeAsync().ConfigureAwait(false);
         await Destinations.DisposeAsync().ConfigureAwait(false);
         await _connections.DisposeAsync().ConfigureAwait(false);

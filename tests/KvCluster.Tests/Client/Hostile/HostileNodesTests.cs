@@ -28,6 +28,31 @@ public sealed class HostileNodesTests
         client.Dispose();
     });
 
+    /// <summary>A change that waited while another one opened the session of both was given up by the machine's clock.</summary>
+    [Fact]
+    public void Change_ThatWaitsForTheSessionThatAnotherOneOpens_EndsInTime() => Alone(() =>
+    {
+        const int timeMs = 20_000;
+        var (clock, cluster, _, client) = Quiet();
+        cluster.Nodes[0].Calls = Mood.Deaf;
+        var opening = client.PutAsync("a", "1", new KvPutOptions { Timeout = TimeSpan.FromMilliseconds(10 * timeMs) }).AsTask();
+        var waiting = client.PutAsync("a", "2", new KvPutOptions { Timeout = TimeSpan.FromMilliseconds(timeMs) }).AsTask();
+        using var givesUp = new CancellationTokenSource();
+        var givenUp = client.PutAsync("a", "3", new KvPutOptions { Timeout = TimeSpan.FromMilliseconds(10 * timeMs) }, givesUp.Token).AsTask();
+        Pass(clock, timeMs - 1);
+        Assert.False(waiting.IsCompleted || givenUp.IsCompleted);
+        givesUp.Cancel();
+        Assert.True(givenUp.IsCanceled);
+        Pass(clock, LateMsMax);
+        Assert.True(waiting.IsFaulted);
+        Assert.Equal("DEADLINE_PASSED", Assert.IsType<KvUnavailableException>(waiting.Exception!.InnerException).Reason);
+        // The next one has its turn when the first one has failed, which ends with the client.
+        Assert.False(opening.IsCompleted);
+        client.Dispose();
+        Pass(clock, LateMsMax);
+        Assert.True(opening.IsFaulted);
+    });
+
     private static (HostileClock Clock, HostileCluster Cluster, HostileLinks Links, KvClient Client) Quiet()
     {
         var random = new Random(1);
