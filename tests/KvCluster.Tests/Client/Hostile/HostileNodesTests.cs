@@ -53,6 +53,28 @@ public sealed class HostileNodesTests
         Assert.True(opening.IsFaulted);
     });
 
+    /// <summary>
+    /// A connection looks at deadlines every tenth of a second. An attempt that failed after its call's deadline, but before that, was followed by a pause of
+    /// as long again before the call ended.
+    /// </summary>
+    [Fact]
+    public void Call_WhoseAttemptFailsAfterItsDeadline_EndsAtOnce() => Alone(() =>
+    {
+        const int timeMs = 3_000;
+        const int pauseMsMax = 100;
+        var (clock, cluster, links, client) = Quiet();
+        // Its attempts are refused until the pauses between them are at their longest. The last one is not answered.
+        cluster.Model.Lead(1, 0);
+        var read = client.GetAsync("a", new KvGetOptions { Timeout = TimeSpan.FromMilliseconds(timeMs) }).AsTask();
+        Pass(clock, timeMs - (2 * pauseMsMax));
+        cluster.Nodes[0].Calls = Mood.Deaf;
+        Pass(clock, 2 * pauseMsMax);
+        links.Break(cluster.Nodes[0], "the connection was broken by the test");
+        Assert.True(read.IsFaulted);
+        Assert.IsType<KvUnavailableException>(read.Exception!.InnerException);
+        client.Dispose();
+    });
+
     private static (HostileClock Clock, HostileCluster Cluster, HostileLinks Links, KvClient Client) Quiet()
     {
         var random = new Random(1);
