@@ -1,14 +1,26 @@
 using System.Runtime.ExceptionServices;
 using KvCluster.Client;
+using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Client.Hostile;
 
 /// <summary>
-/// The library among nodes that mean it no good, in a time of their own: connections that swallow everything, and streams that break or stay silent.
+/// The library among nodes that mean it no good, in a time of their own: stale maps, connections that swallow everything, nodes that are half dead, calls that
+/// are given up, and clients that are closed while calls are in progress. KV_SEED repeats a run, KV_LONG=1 makes many.
 /// </summary>
-public sealed class HostileNodesTests
+public sealed class HostileNodesTests(ITestOutputHelper output)
 {
+    private const int Runs = 12;
     private const int LateMsMax = 100;
+
+    [Fact]
+    public void Calls_AmongHostileNodes_EndInTime_AreAppliedOnce_AndAnsweredWithWhatWasSo()
+    {
+        var tally = new HostileTally();
+        Seeds.Run(Runs, random => Alone(() => new HostileRun(random, tally).Run()));
+        output.WriteLine(tally.ToString());
+        Assert.True(tally.Runs < Runs || tally.IsWhole, tally.ToString());
+    }
 
     /// <summary>A scan whose first stream broke waited the whole time again for the second one, so that it took up to twice as long as allowed.</summary>
     [Fact]
