@@ -32,6 +32,7 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
     private readonly ClientCalls _calls;
     private readonly FailedConditions _failedConditions;
     private readonly NodeChannels _channels;
+    private readonly IScanSource _scans;
     private readonly IWatchSource _watches;
 
     // Begun once, by whoever disposes the client first.
@@ -54,7 +55,8 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
         _closed = new Lazy<Task>(CloseAsync);
         var connector = ConnectorOf(options.Tls);
         var cluster = new ExpectedCluster();
-        _watches = _channels = new NodeChannels(connector, cluster) { Authorization = options.Authorization };
+        _channels = new NodeChannels(connector, cluster) { Authorization = options.Authorization };
+        (_scans, _watches) = (_channels, _channels);
         var calls = new GrpcConnector(connector, options.CallsInFlightMax, options.Log) { Cluster = cluster, Authorization = options.Authorization };
         _router = new CallRouter(options, calls, ClientRuntime.Machine);
         cluster.ReadFrom(_router.Table);
@@ -65,7 +67,8 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
     }
 
     /// <summary>
-    /// Creates a client whose calls on keys use the given network and clock, and so do its watches if the network has them. Scans and operator calls use gRPC.
+    /// Creates a client whose calls on keys use the given network and clock, and so do its scans and watches if the network has them. Operators' calls use
+    /// gRPC.
     /// </summary>
     internal KvClient(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
@@ -73,6 +76,7 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
         _closed = new Lazy<Task>(CloseAsync);
         var cluster = new ExpectedCluster();
         _channels = new NodeChannels(ConnectorOf(options.Tls), cluster) { Authorization = options.Authorization };
+        _scans = connector as IScanSource ?? _channels;
         _watches = connector as IWatchSource ?? _channels;
         _router = new CallRouter(options, connector, runtime);
         cluster.ReadFrom(_router.Table);
@@ -742,7 +746,7 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
     {
         var request = scan.ToMessage(_calls.Seen.ToOptions(scan.Read ?? _options.Read, shard: null));
         using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _router.Closing);
-        var pages = new ScanWalk(_router, _channels, scan.Timeout ?? _options.Timeout).PagesAsync(request, ended.Token).GetAsyncEnumerator(ended.Token);
+        var pages = new ScanWalk(_router, _scans, scan.Timeout ?? _options.Timeout).PagesAsync(request, ended.Token).GetAsyncEnumerator(ended.Token);
         await using (pages.ConfigureAwait(false))
         {
             for (ReadOnlyMemory<byte> lastKey = default; await NextAsync(pages, lastKey, cancellationToken).ConfigureAwait(false);)

@@ -57,7 +57,7 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
 
     public async ValueTask DisposeAsync()
     {
-        await _disposed.CancelAsync().ConfigureAwait(false);
+        await _runtime.CancelAsync(_disposed).ConfigureAwait(false);
         await _running.ConfigureAwait(false);
         _disposed.Dispose();
     }

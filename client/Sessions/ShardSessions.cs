@@ -20,7 +20,10 @@ internal sealed class ShardSessions(ClientSessions all)
     private static readonly ReadOnlyMemory<byte> LeastKey = new byte[1];
 
     private readonly Lock _lock = new();
-    private readonly SemaphoreSlim _slowWay = new(1, 1);
+
+    // The callers that wait until it is their turn to open a session or to wait for room, by the client's clock and in the order in which they came.
+    private readonly LinkedList<TaskCompletionSource> _turns = [];
+    private bool _isTurnTaken;
     private volatile ClientSession[] _sessions = [];
     private TaskCompletionSource? _room;
 
@@ -43,7 +46,7 @@ internal sealed class ShardSessions(ClientSessions all)
     /// <returns>Null if it is worth trying again. Otherwise why there was no room before the deadline.</returns>
     public async Task<Status?> MakeRoomAsync(ReadOnlyMemory<byte> key, long deadlineMs, CancellationToken cancellationToken)
     {
-        if (!await _slowWay.WaitAsync(Runtime.Left(deadlineMs), cancellationToken).ConfigureAwait(false))
+        if (!await TakeTurnAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
             return CallStatus.DeadlinePassed("other callers were waiting for a session, too");
         try
         {
@@ -58,7 +61,7 @@ internal sealed class ShardSessions(ClientSessions all)
         }
         finally
         {
-            _slowWay.Release();
+            PassTurnOn();
         }
     }
 
@@ -94,6 +97,60 @@ internal sealed class ShardSessions(ClientSessions all)
     private ClientRuntime Runtime => all.Calls.Runtime;
 
     private bool HasRoom() => Array.Exists(_sessions, session => session.HasRoom);
+
+    // Returns false if the deadline passed.
+    private async Task<bool> TakeTurnAsync(long deadlineMs, CancellationToken cancellationToken)
+    {
+        LinkedListNode<TaskCompletionSource> turn;
+        lock (_lock)
+        {
+            if (!_isTurnTaken)
+                return _isTurnTaken = true;
+            turn = _turns.AddLast(Runtime.NewSignal());
+        }
+        try
+        {
+            await turn.Value.Task.WaitAsync(Runtime.Left(deadlineMs), Runtime.Time, cancellationToken).ConfigureAwait(false);
+            return true;
+        }
+        catch (TimeoutException)
+        {
+            return !TryLeave(turn);
+        }
+        catch (OperationCanceledException) when (!TryLeave(turn))
+        {
+            // Its turn came at the moment of its cancellation, which takes effect in the call that it makes.
+            return true;
+        }
+    }
+
+    // Returns false if its turn has come before.
+    private bool TryLeave(LinkedListNode<TaskCompletionSource> turn)
+    {
+        lock (_lock)
+        {
+            if (turn.List is null)
+                return false;
+            _turns.Remove(turn);
+            return true;
+        }
+    }
+
+    private void PassTurnOn()
+    {
+        TaskCompletionSource next;
+        lock (_lock)
+        {
+            if (_turns.First is not { } first)
+            {
+                _isTurnTaken = false;
+                return;
+            }
+            _turns.RemoveFirst();
+            next = first.Value;
+        }
+        next.SetResult();
+    }
 
     private async Task<Status?> OpenAsync(ReadOnlyMemory<byte> key, long deadlineMs, CancellationToken cancellationToken)
     {

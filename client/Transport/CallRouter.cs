@@ -171,7 +171,7 @@ internal sealed class CallRouter : IAsyncDisposable
     {
         if (Interlocked.Exchange(ref _closed, true))
             return;
-        await _closing.CancelAsync().ConfigureAwait(false);
+        await _runtime.CancelAsync(_closing).ConfigureAwait(false);
         await _watch.DisposeAsync().ConfigureAwait(false);
         await Destinations.DisposeAsync().ConfigureAwait(false);
         await _connections.DisposeAsync().ConfigureAwait(false);
@@ -262,9 +262,11 @@ internal sealed class CallRouter : IAsyncDisposable
         var destination = Destinations.ForCall(shard, turn, call.AtAnyReplica);
         if (destination.Address is null)
             return call.Again(destination.Failure!);
-        return call.HedgeAfter is { } hedgeAfter
+        var attempt = call.HedgeAfter is { } hedgeAfter
             ? await TryHedgedAsync(call, hedgeAfter, shard, destination, cancellationToken).ConfigureAwait(false)
             : Judge(call, await SendAsync(call, shard, destination, cancellationToken).ConfigureAwait(false));
+        // The pause before the next attempt would only make it later still.
+        return attempt.MayRetry && _runtime.NowMs >= call.DeadlineMs ? call.TimedOut() : attempt;
     }
 
     // An attempt whose first node does not answer in time is sent to a second one. The first answer that settles the call wins. The other one is cancelled,

@@ -116,7 +116,7 @@ internal sealed class GatewayChoice : IDestinations
 
     public async ValueTask DisposeAsync()
     {
-        await _disposed.CancelAsync().ConfigureAwait(false);
+        await _runtime.CancelAsync(_disposed).ConfigureAwait(false);
         _found.TrySetResult();
         await _looking.ConfigureAwait(false);
         _disposed.Dispose();

@@ -11,7 +11,7 @@ namespace KvCluster.Client.Transport;
 /// The gRPC channels to each address for calls that do not use the Exchange stream. Watches, which stay open, and scans have channels of their own, so that
 /// neither wait for the other's streams. Thread-safe.
 /// </summary>
-internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster cluster) : IDisposable, IWatchSource
+internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster cluster) : IDisposable, IScanSource, IWatchSource
 {
     /// <summary>Eight connections at a node.</summary>
     public const int WatchesMax = 8_192;
@@ -39,7 +39,7 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
     /// <summary>Makes operators' calls to an address. As those of the other channels they name the cluster that they are meant for.</summary>
     public CallInvoker To(string address) => To(address, Use.Operators);
 
-    /// <summary>Opens the stream of a scan at a node or router.</summary>
+    /// <inheritdoc/>
     public AsyncServerStreamingCall<StreamMessage<V1.ScanPage>> Scan(string address, V1.ScanRequest request, CancellationToken cancellationToken) =>
         To(address, Use.Scans).AsyncServerStreamingCall(ScanMethod, null, new CallOptions(cancellationToken: cancellationToken), request);
 

@@ -12,7 +12,7 @@ namespace KvCluster.Client.Transport;
 /// node keeps it, otherwise in a newer one, unless the caller wants one snapshot. The scan fails only if nothing was received for the time allowed, in which
 /// neither the reader paused nor the process stood still. Used by the client library and the router.
 /// </summary>
-internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan patience)
+internal sealed class ScanWalk(CallRouter calls, IScanSource source, TimeSpan patience)
 {
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan FirstPageWaitMin = TimeSpan.FromMilliseconds(500);
@@ -26,8 +26,11 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
     // The wait requested by the node that broke the last stream.
     private TimeSpan _asked;
 
-    // Why the last stream broke.
+    // Why the last stream of a scan of one snapshot broke.
     private RpcException? _broken;
+
+    // Why the last stream that failed did so, if no page came since; null if nodes were only silent.
+    private RpcException? _failure;
 
     private enum Step
     {
@@ -53,19 +56,19 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
             var address = await FindAddressAsync(position, atAnyReplica, attempt, cancellationToken).ConfigureAwait(false);
             if (request.OneSnapshot && _broken is { } broken && !position.IsKeptAt(address))
                 throw StreamEnds.IsUnread(broken) ? CallStatus.SnapshotLost(broken.Status.Detail).ToRpcException() : broken;
-            using var stream = channels.Scan(address, position.RestAt(address), cancellationToken);
-            // A replica that does not catch up is replaced with another one, as long as it has sent nothing. Nothing begins after the time allowed.
-            var wait = atAnyReplica ? FirstPageWait() : patience;
+            using var stream = source.Scan(address, position.RestAt(address), cancellationToken);
+            // A replica that does not catch up is replaced with another one, as long as it has sent nothing. Nothing is waited for beyond the time allowed.
             var hasBegun = false;
-            for (var step = Step.Page; step == Step.Page; wait = patience)
+            for (var step = Step.Page; step == Step.Page;)
             {
+                var wait = atAnyReplica && !hasBegun && FirstPageWait() < Left ? FirstPageWait() : Left;
                 var isOneSnapshot = request.OneSnapshot && position.HasBegunShard;
                 step = await NextAsync(stream.ResponseStream, address, wait, isOneSnapshot, cancellationToken).ConfigureAwait(false);
                 if (step == Step.Page)
                 {
                     hasBegun = true;
                     attempt = 0;
-                    _broken = null;
+                    (_broken, _failure) = (null, null);
                     var page = stream.ResponseStream.Current;
                     position.Advance(page, address);
                     if (page.Head.HasNextStart || !page.Head.Snapshot.IsEmpty)
@@ -89,7 +92,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
                     if (hasBegun && step == Step.TooOld)
                         break;
                     attempt++;
-                    await Task.Delay(_asked > Pause ? _asked : Pause, cancellationToken).ConfigureAwait(false);
+                    await calls.Runtime.DelayAsync(_asked > Pause ? _asked : Pause, cancellationToken).ConfigureAwait(false);
                     _asked = TimeSpan.Zero;
                 }
             }
@@ -100,6 +103,9 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
 
     private async Task<string> FindAddressAsync(ScanPosition position, bool atAnyReplica, int attempt, CancellationToken cancellationToken)
     {
+        // It was given up in the pause after the last attempt.
+        if (IsGivenUp)
+            throw GivenUp();
         while (true)
         {
             if (!await calls.WaitForMapAsync(calls.Runtime.NowMs + (long)Left.TotalMilliseconds, cancellationToken).ConfigureAwait(false))
@@ -109,10 +115,13 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
                 return address;
             if (IsGivenUp)
                 throw CallStatus.Unavailable(destination.Failure!).ToRpcException();
-            await Task.WhenAny(calls.Table.NextChange(), Task.Delay(Pause, cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(calls.Table.NextChange(), calls.Runtime.DelayAsync(Pause, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
+
+    // What a node has answered says more than that the time is over.
+    private RpcException GivenUp() => _failure ?? CallStatus.DeadlinePassed("no replica could answer the scan in time").ToRpcException();
 
     private TimeSpan FirstPageWait() => patience / 3 > FirstPageWaitMin ? patience / 3 : FirstPageWaitMin;
 
@@ -121,20 +130,23 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
     {
         try
         {
-            return await pages.MoveNext(cancellationToken).WaitAsync(wait, cancellationToken).ConfigureAwait(false) ? Step.Page : Step.Ended;
+            return await pages.MoveNext(cancellationToken).WaitAsync(wait, calls.Runtime.Time, cancellationToken).ConfigureAwait(false)
+                ? Step.Page
+                : Step.Ended;
         }
         catch (TimeoutException)
         {
-            return Left > LeftMin ? Step.Broken : throw CallStatus.DeadlinePassed("no replica could answer the scan in time").ToRpcException();
+            return Left > LeftMin ? Step.Broken : throw GivenUp();
         }
         catch (RpcException failure) when (!isOneSnapshot && WasReadSlowly(failure) && !cancellationToken.IsCancellationRequested)
         {
             // No node is at fault.
+            _failure = failure;
             return Step.TooOld;
         }
         catch (RpcException failure) when (StreamEnds.MayGoOn(failure) && !IsGivenUp && !cancellationToken.IsCancellationRequested)
         {
-            _broken = isOneSnapshot ? failure : null;
+            (_broken, _failure) = (isOneSnapshot ? failure : null, failure);
             RouteHints.Fold(calls.Table, failure);
             var asked = CallStatus.RetryDelayOf(failure.GetRpcStatus());
             // At most as long as the scan may still wait.
