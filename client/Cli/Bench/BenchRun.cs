@@ -22,8 +22,8 @@ internal sealed class BenchRun(KvClient client, Workload workload, BenchKeys key
     private const int DueMax = 1 << 20;
 
     /// <summary>
-    /// How long the callers of an open loop go on with what is due when its time is over. Enough for what a healthy cluster is late with; a rate that the cluster
-    /// does not reach leaves more behind the longer it lasts.
+    /// How long the callers of an open loop go on with what is due when its time is over. Enough for what a healthy cluster is late with; a rate that the
+    /// cluster does not reach leaves more behind the longer it lasts.
     /// </summary>
     private static readonly TimeSpan DrainMax = TimeSpan.FromSeconds(2);
 
