@@ -29,11 +29,7 @@ public static class KvJson
     }
 
     /// <inheritdoc cref="GetAsync{T}(IKvClient, KvKey, JsonTypeInfo{T}, KvGetOptions?, CancellationToken)"/>
-    /// <param name="client">The client.</param>
-    /// <param name="key">1 to 2,048 bytes.</param>
     /// <param name="json">How the value is read.</param>
-    /// <param name="options">As in <see cref="KvClient.GetAsync"/>.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
     [RequiresUnreferencedCode(Reflection)]
     [RequiresDynamicCode(Reflection)]
     public static async ValueTask<GetResult<T>> GetAsync<T>(
@@ -62,12 +58,7 @@ public static class KvJson
     }
 
     /// <inheritdoc cref="PutAsync{T}(IKvClient, KvKey, T, JsonTypeInfo{T}, KvPutOptions?, CancellationToken)"/>
-    /// <param name="client">The client.</param>
-    /// <param name="key">1 to 2,048 bytes; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
-    /// <param name="value">Up to 8 MiB of JSON.</param>
     /// <param name="json">How the value is written.</param>
-    /// <param name="options">As in <see cref="KvClient.PutAsync"/>.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
     [RequiresUnreferencedCode(Reflection)]
     [RequiresDynamicCode(Reflection)]
     public static ValueTask<PutResult> PutAsync<T>(
@@ -95,12 +86,7 @@ public static class KvJson
     }
 
     /// <inheritdoc cref="TryPutAsync{T}(IKvClient, KvKey, T, JsonTypeInfo{T}, KvPutOptions, CancellationToken)"/>
-    /// <param name="client">The client.</param>
-    /// <param name="key">1 to 2,048 bytes; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
-    /// <param name="value">Up to 8 MiB of JSON.</param>
     /// <param name="json">How the value is written.</param>
-    /// <param name="options">As in <see cref="KvClient.TryPutAsync"/>.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
     [RequiresUnreferencedCode(Reflection)]
     [RequiresDynamicCode(Reflection)]
     public static ValueTask<KvTryResult<PutResult>> TryPutAsync<T>(

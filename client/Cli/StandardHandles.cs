@@ -36,6 +36,7 @@ internal static class StandardError
         try
         {
             Console.Error.WriteLine($"kv: {OneLine.Of(line.ReplaceLineEndings(" "))}");
+            ApplicationKeys.Leave();
         }
         catch (IOException)
         {

@@ -49,6 +49,7 @@ internal static class ShellCommand
             history.Add(line);
             exitCode = await ExecuteAsync(line, options) ?? exitCode;
         }
+        ApplicationKeys.Leave();
         return exitCode;
     }
 

@@ -66,17 +66,24 @@ internal static class TopCommand
         }
     }
 
-    private static Task ShowAsync(IAsyncEnumerable<Look> looks)
+    private static async Task ShowAsync(IAsyncEnumerable<Look> looks)
     {
         var console = AnsiConsole.Create(new AnsiConsoleSettings { Out = new AnsiConsoleOutput(Console.Out) });
-        return console.Live(new Markup("")).StartAsync(async context =>
+        try
         {
-            await foreach (var look in looks)
+            await console.Live(new Markup("")).StartAsync(async context =>
             {
-                context.UpdateTarget(TableOf(look));
-                context.Refresh();
-            }
-        });
+                await foreach (var look in looks)
+                {
+                    context.UpdateTarget(TableOf(look));
+                    context.Refresh();
+                }
+            });
+        }
+        finally
+        {
+            ApplicationKeys.Leave();
+        }
     }
 
     private static Table TableOf(Look look)

@@ -24,6 +24,7 @@ internal sealed class LoadProgress : IDisposable
     {
         _end.Cancel();
         _shown.Wait();
+        ApplicationKeys.Leave();
         _end.Dispose();
     }
 

@@ -1,12 +1,13 @@
 using System.CommandLine.Parsing;
+using System.Text.RegularExpressions;
 using KvCluster.Cli;
 using KvCluster.Cli.Commands;
 using KvCluster.Processes;
 
 namespace KvCluster.Tests.Cli;
 
-/// <summary>The texts of `kv help`. What they show can be typed, and nothing is missing.</summary>
-public sealed class HelpTests
+/// <summary>The texts of `kv help`, and the commands of documents. What they show can be typed, and nothing is missing.</summary>
+public sealed partial class HelpTests
 {
     private const int Usage = 2;
 
@@ -20,6 +21,19 @@ public sealed class HelpTests
         Assert.True(examples.Count > 40, $"{examples.Count} examples");
         foreach (var example in examples)
             AssertParses(example);
+    }
+
+    /// <summary>What is in fences: also with a prompt, and beside other programs.</summary>
+    [Fact]
+    public void EachCommandOfADocument_IsACommandLineWithoutMistake()
+    {
+        var commands = House.House.TextFiles().Where(static path => path.EndsWith(".md", StringComparison.Ordinal))
+            .SelectMany(static path => Fence().Matches(House.House.Read(path))).Where(static fence => fence.Groups[1].Value is "" or "bash" or "sh")
+            .SelectMany(static fence => Command().Matches(fence.Groups[2].Value)).Select(static command => command.Groups[1].Value).ToList();
+        Assert.True(commands.Count > 40, $"{commands.Count} commands");
+        // N is the number of a node.
+        foreach (var command in commands)
+            AssertParses(command.Replace(" N ", " 1 ", StringComparison.Ordinal));
     }
 
     // What follows two spaces says what the example does.
@@ -70,4 +84,10 @@ public sealed class HelpTests
     [InlineData("x", null)]
     public void Nearest_OfAMisspeltName_IsTheOneThatWasMeant(string given, string? meant) =>
         Assert.Equal(meant, Spelling.Nearest(given, CommandTable.Names.Concat(CommandTable.Aliases)));
+
+    [GeneratedRegex(@"^ *```(\w*)\n(.*?)^ *```$", RegexOptions.Multiline | RegexOptions.Singleline)]
+    private static partial Regex Fence();
+
+    [GeneratedRegex(@"^ *(?:\$ )?(?:time )?(kv .+)$", RegexOptions.Multiline)]
+    private static partial Regex Command();
 }

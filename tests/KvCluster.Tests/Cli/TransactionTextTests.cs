@@ -19,6 +19,16 @@ public sealed class TransactionTextTests
             message.Success.Select(static put => (put.Put.Key.ToStringUtf8(), put.Put.Value.ToStringUtf8())));
     }
 
+    /// <summary>The only fence of the page.</summary>
+    [Fact]
+    public void Parse_OfTheExampleOfThePage_IsATransaction()
+    {
+        var fences = House.House.Read("client/Cli/README.md").Split("\n```\n");
+        Assert.Equal(3, fences.Length);
+        var message = TransactionText.Parse(fences[1]).Message;
+        Assert.Equal((2, 2, 1), (message.Conditions.Count, message.Success.Count, message.Failure.Count));
+    }
+
     [Theory]
     [InlineData("value(\"a\", \"b\") = \"x\"\n\nget k", "line 1: it is no compare")]
     [InlineData("value(\"a\" = \"x\"\n\nget k", "line 1: it is no compare")]

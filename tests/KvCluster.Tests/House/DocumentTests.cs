@@ -1,3 +1,4 @@
+using System.Text.Json;
 using System.Text.RegularExpressions;
 
 namespace KvCluster.Tests.House;
@@ -15,6 +16,7 @@ public sealed partial class DocumentTests
 
     private static readonly string[] Files = [.. House.TextFiles()];
     private static readonly Lazy<Names> Known = new(static () => new Names(Files));
+    private static readonly Lazy<HashSet<string>> FilesOfTheSite = new(ReadFilesOfTheSite);
 
     public static TheoryData<string> Documents => new(Files.Where(IsDocument));
 
@@ -37,6 +39,14 @@ public sealed partial class DocumentTests
         "Links to nothing",
         Link().Matches(Prose(document)).Select(static link => link.Groups[1].Value).Where(
             target => !target.Contains("://", StringComparison.Ordinal) && !LinkResolves(document, target)));
+
+    /// <summary>The site that docfx makes has all documents, and of other files those that it is told. It has no directories.</summary>
+    [Theory]
+    [MemberData(nameof(Documents))]
+    public void Links_ToOtherFiles_AreInTheSite(string document) => AssertNone(
+        "Links to what docfx.json does not have as a resource",
+        Link().Matches(Prose(document)).Select(static link => link.Groups[1].Value).Where(static target => !target.Contains("://", StringComparison.Ordinal))
+            .Select(target => FileOf(document, target)).Where(static file => !IsDocument(file) && !FilesOfTheSite.Value.Contains(file)));
 
     // Assert.Empty would truncate the list.
     private static void AssertNone(string what, IEnumerable<string> found)
@@ -73,13 +83,23 @@ public sealed partial class DocumentTests
 
     private static bool LinkResolves(string document, string target)
     {
-        var (path, heading) = target.Split('#') is [var before, var after] ? (before, after) : (target, null);
-        var file = path.Length == 0 ? document
-            : Path.GetRelativePath(House.Root, Path.GetFullPath(path, Path.Combine(House.Root, House.FolderOf(document)))).Replace('\\', '/');
+        var heading = target.Split('#') is [_, var after] ? after : null;
+        var file = FileOf(document, target);
         return heading is null
             ? Path.Exists(Path.Combine(House.Root, file))
             : IsDocument(file)
                 && File.Exists(Path.Combine(House.Root, file)) && Heading().Matches(Prose(file)).Any(match => Anchor(match.Groups[1].Value) == heading);
+    }
+
+    private static string FileOf(string document, string target) => target.Split('#')[0] is { Length: > 0 } path
+        ? Path.GetRelativePath(House.Root, Path.GetFullPath(path, Path.Combine(House.Root, House.FolderOf(document)))).Replace('\\', '/')
+        : document;
+
+    private static HashSet<string> ReadFilesOfTheSite()
+    {
+        using var site = JsonDocument.Parse(House.Read("docfx.json"));
+        return [.. site.RootElement.GetProperty("build").GetProperty("resource")[0].GetProperty("files").EnumerateArray()
+            .Select(static file => file.GetString()!)];
     }
 
     /// <summary>An anchor as GitHub makes it.</summary>
