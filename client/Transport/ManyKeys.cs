@@ -25,10 +25,14 @@ internal static class ManyKeys
         {
             var changed = calls.Table.NextChange();
             var answer = await GetByGroupAsync(calls, keys, read, terms, cancellationToken, way, withLife).ConfigureAwait(false);
-            if (answer.Error is not { } error || CallStatus.ReasonOf(error) != CallStatus.ShardsDiffer || calls.Runtime.NowMs >= terms.DeadlineMs)
+            if (answer.Error is not { } error || CallStatus.ReasonOf(error) != CallStatus.ShardsDiffer)
                 return answer;
+            var left = calls.Runtime.Left(terms.DeadlineMs);
+            // The caller's keys may be of several shards, so this is never a mistake of his.
+            if (left <= TimeSpan.Zero)
+                return ([], CallStatus.DeadlinePassed("the keys were grouped by a map of the shards that was out of date"), null);
             // The refusal had the routes that its node knows, and the map stream brings the others.
-            await Task.WhenAny(changed, calls.Runtime.DelayAsync(RegroupPause, cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(changed, calls.Runtime.DelayAsync(left < RegroupPause ? left : RegroupPause, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
