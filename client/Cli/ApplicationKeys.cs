@@ -8,7 +8,9 @@ internal static class ApplicationKeys
 {
     private const string Ordinary = "\u001b[?1l\u001b>";
 
-    /// <summary>Has the terminal send ordinary keys again. Does nothing where the runtime has not asked, because there is no terminal or a simple one.</summary>
+    /// <summary>
+    /// Has the terminal send ordinary keys again. Does nothing where the runtime has not asked, because there is no terminal or a simple one.
+    /// </summary>
     public static void Leave()
     {
         if (OperatingSystem.IsWindows() || Console.IsInputRedirected || Console.IsOutputRedirected
