@@ -25,7 +25,7 @@ internal sealed class HostileRun
     private readonly int _thread = Environment.CurrentManagedThreadId;
     private readonly bool _isIdentified;
     private string? _failure;
-    private bool _isWaiting;
+    private bool _isGivingUp;
     private long _ids;
 
     public HostileRun(Random random, HostileTally tally)
@@ -138,18 +138,22 @@ internal sealed class HostileRun
         {
             Fail($"{operation} ended with {failure}");
         }
-        Unless(_isWaiting || Environment.CurrentManagedThreadId == _thread, () => $"{operation} goes on on another thread");
+        Unless(_isGivingUp || Environment.CurrentManagedThreadId == _thread, () => $"{operation} goes on on another thread");
         operation.HasEnded = true;
         _open.Remove(operation);
         then();
     }
 
+    // A pause of the library's retries that is cancelled goes on on the thread pool, as every cancelled delay does, perhaps before the cancellation returns.
+    // So this thread does nothing else until the call has ended.
     private void GiveUp(HostileOperation operation)
     {
         if (operation.HasEnded)
             return;
+        _isGivingUp = true;
         operation.GivesUp.Cancel();
         Await(operation.Ending, $"{operation} was given up");
+        _isGivingUp = false;
     }
 
     // Whoever uses the present client begins with another one, and what is in progress fails.
@@ -172,14 +176,8 @@ internal sealed class HostileRun
         Await(client.DisposeAsync().AsTask(), "a client was closed");
     }
 
-    // Without the clock, because it must end at once. A pause of the library's retries that is cancelled goes on on the thread pool, as every cancelled delay
-    // does. So nothing else may go on meanwhile.
-    private void Await(Task task, string story)
-    {
-        _isWaiting = true;
-        Unless(task.Wait(Eventually.Limit), () => $"{story} and has not ended");
-        _isWaiting = false;
-    }
+    // Without the clock, because it must end at once.
+    private void Await(Task task, string story) => Unless(task.Wait(Eventually.Limit), () => $"{story} and has not ended");
 
     private void PassFor(int timeMs)
     {
