@@ -39,6 +39,7 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
 
     /// <summary>Sends a read and returns the encoded response.</summary>
     /// <exception cref="KvException">The call failed.</exception>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<ByteString> ReadAsync(
         Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, CallTerms terms, CancellationToken cancellationToken) =>
             ResponseOf(await router.CallAsync(
