@@ -136,10 +136,9 @@ internal sealed class CallRouter : IAsyncDisposable
             parent = current.Context;
         var began = ClientMetrics.WatchesRequests ? Stopwatch.GetTimestamp() : 0;
         var span = ClientMetrics.TakesSpans ? ClientMetrics.StartCall(method, parent) : null;
-        var call = new CallAttempts(_runtime, method, key, request, deadlineMs, isIdentified, atAnyReplica)
-        {
-            Traceparent = TraceparentOf(span, parent), Way = way, Place = place, NoRetry = noRetry, HedgeAfter = atAnyReplica && !noRetry ? hedgeAfter : null,
-        };
+        var call = CallAttempts.Rent(_runtime, method, key, request, deadlineMs, isIdentified, atAnyReplica);
+        (call.Traceparent, call.Way, call.Place) = (TraceparentOf(span, parent), way, place);
+        (call.NoRetry, call.HedgeAfter) = (noRetry, atAnyReplica && !noRetry ? hedgeAfter : null);
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
         try
         {
@@ -164,6 +163,7 @@ internal sealed class CallRouter : IAsyncDisposable
         {
             if (began != 0 || span is not null)
                 End(call, began, span, reason, status);
+            call.Return();
         }
     }
 
