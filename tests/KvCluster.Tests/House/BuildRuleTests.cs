@@ -102,6 +102,14 @@ public sealed partial class BuildRuleTests
         Assert.DoesNotContain(Sources("proto/", "node/", "client/", "router/", "deploy/", "tests/"), path => LeftForLater().IsMatch(House.Read(path)));
 
     /// <summary>
+    /// The first use of one descriptor builds those of all messages and, by reflection, accessors of all their fields. A program's first call must not wait for
+    /// that.
+    /// </summary>
+    [Fact]
+    public void Client_UsesNoDescriptors() =>
+        Assert.DoesNotContain(Sources("proto/Contract/", "proto/Tls/", "client/"), path => House.Read(path).Contains(".Descriptor", StringComparison.Ordinal));
+
+    /// <summary>
     /// Of scripts and settings only the comments count. What cannot be broken may be longer: the lines of a raw string, tables, fenced blocks, headings, and a
     /// link or a command in backticks that is too long by itself.
     /// </summary>
