@@ -39,10 +39,10 @@ internal sealed class CallRouter : IAsyncDisposable
     private readonly NodeConnections _large;
     private readonly ShardMapWatcher _watch;
     private readonly RetryBudget _budget;
-    private readonly ResiliencePipeline<Attempt> _retries;
     private readonly Func<CallAttempts, CancellationToken, ValueTask<Attempt>> _try;
     private readonly AwakeClock? _awake;
     private readonly CancellationTokenSource _closing = new();
+    private ResiliencePipeline<Attempt>? _retries;
     private bool _closed;
 
     /// <param name="options">How the cluster is reached. Its TLS files have been read by the connector.</param>
@@ -61,20 +61,6 @@ internal sealed class CallRouter : IAsyncDisposable
         _watch = new ShardMapWatcher(Table, options.EndpointsInUse, connector, runtime, options.Log);
         Destinations = options.Gateway ? new GatewayChoice(options, Table, connector, runtime, _connections) : new ReplicaChoice(Table, _connections);
         _try = TryAsync;
-        _retries = new ResiliencePipelineBuilder<Attempt> { TimeProvider = runtime.Time }
-            .AddRetry(new RetryStrategyOptions<Attempt>
-            {
-                ShouldHandle = static arguments => ValueTask.FromResult(arguments.Outcome.Result is { MayRetry: true }),
-                BackoffType = DelayBackoffType.Exponential,
-                UseJitter = true,
-                Delay = TimeSpan.FromMilliseconds(5),
-                // A failover takes about a second. This interval is short enough to notice its end soon and costs a waiting caller little.
-                MaxDelay = TimeSpan.FromMilliseconds(100),
-                MaxRetryAttempts = int.MaxValue,
-                DelayGenerator = arguments => ValueTask.FromResult(arguments.Outcome.Result.Pause(arguments.AttemptNumber, runtime)),
-                Randomizer = runtime.Chance,
-            })
-            .Build();
     }
 
     /// <summary>The shard map and the nodes of the cluster.</summary>
@@ -100,6 +86,10 @@ internal sealed class CallRouter : IAsyncDisposable
 
     /// <summary>Cancelled when the client is closed, for streams without a deadline.</summary>
     public CancellationToken Closing => _closing.Token;
+
+    // Made for the first call that is repeated, because that takes long: Polly checks its options by reflection. Two calls at once may both make one, and either
+    // will do.
+    private ResiliencePipeline<Attempt> Retries => _retries ??= RetriesOf(_runtime);
 
     /// <summary>The deadline of a call that begins now.</summary>
     /// <param name="timeout">Its maximum time; null means that of the options.</param>
@@ -150,7 +140,7 @@ internal sealed class CallRouter : IAsyncDisposable
             {
                 if (attempt.Pause(0, _runtime) is { } asked)
                     await _runtime.DelayAsync(asked, cancellationToken).ConfigureAwait(false);
-                attempt = await _retries.ExecuteAsync(_try, call, cancellationToken).ConfigureAwait(false);
+                attempt = await Retries.ExecuteAsync(_try, call, cancellationToken).ConfigureAwait(false);
             }
             // This comes before the reason is noted, because the failure of a cancelled attempt is not a failure of the call.
             if (isQuiet && cancellationToken.IsCancellationRequested)
@@ -224,6 +214,22 @@ internal sealed class CallRouter : IAsyncDisposable
         var pause = Attempt.Failed(failure, mayRetry: true, (asked > least ? asked : least, _runtime.Left(deadlineMs))).Pause(turn, _runtime);
         return _runtime.DelayAsync(pause ?? least, cancellationToken);
     }
+
+    private static ResiliencePipeline<Attempt> RetriesOf(ClientRuntime runtime) =>
+        new ResiliencePipelineBuilder<Attempt> { TimeProvider = runtime.Time }
+            .AddRetry(new RetryStrategyOptions<Attempt>
+            {
+                ShouldHandle = static arguments => ValueTask.FromResult(arguments.Outcome.Result is { MayRetry: true }),
+                BackoffType = DelayBackoffType.Exponential,
+                UseJitter = true,
+                Delay = TimeSpan.FromMilliseconds(5),
+                // A failover takes about a second. This interval is short enough to notice its end soon and costs a waiting caller little.
+                MaxDelay = TimeSpan.FromMilliseconds(100),
+                MaxRetryAttempts = int.MaxValue,
+                DelayGenerator = arguments => ValueTask.FromResult(arguments.Outcome.Result.Pause(arguments.AttemptNumber, runtime)),
+                Randomizer = runtime.Chance,
+            })
+            .Build();
 
     // The caller's own span is passed on even if nobody listens to ours: the spans of the nodes are then its children.
     private static string TraceparentOf(Activity? span, ActivityContext parent) => span?.Id
