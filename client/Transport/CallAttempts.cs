@@ -56,6 +56,9 @@ internal sealed class CallAttempts(
 
     public bool AtAnyReplica { get; } = atAnyReplica;
 
+    /// <summary>The present attempt, of a read, is made at an endpoint before any map is known.</summary>
+    public bool IsAtEndpoint { get; set; }
+
     /// <summary>The number of attempts begun.</summary>
     public int Attempts { get; set; }
 
@@ -69,6 +72,9 @@ internal sealed class CallAttempts(
 
     private bool IsChange => Method.IsChangeOfKeys();
 
+    // Whether the present attempt is made at a node that may be cut off or behind, where another one is not.
+    private bool MayBeBetterElsewhere => AtAnyReplica || IsAtEndpoint;
+
     /// <summary>Whether a call that was refused for this reason may succeed if it is repeated.</summary>
     public static bool IsRetried(string? reason) => RetriedReasons.Contains(reason);
 
@@ -78,7 +84,7 @@ internal sealed class CallAttempts(
     /// <summary>When to give up an attempt that begins now.</summary>
     public long AttemptDeadlineMs()
     {
-        if (!AtAnyReplica || NoRetry)
+        if (!MayBeBetterElsewhere || NoRetry)
             return DeadlineMs;
         var now = runtime.NowMs;
         return Math.Min(DeadlineMs, now + Math.Max(ReplicaWaitMinMs, (DeadlineMs - now) / 3));
@@ -104,9 +110,9 @@ internal sealed class CallAttempts(
         var isLate = (StatusCode)status.Code == StatusCode.DeadlineExceeded;
         if (isLate && (reason == ReplicaBehind || _late is null))
             _late = status;
-        // An attempt at any replica was given only a part of the call's time. Any other attempt was given all of it, so the time is over.
+        // An attempt where another node may do better was given only a part of the call's time. Any other attempt was given all of it, so the time is over.
         if (!CallStatus.IsUnknown(status))
-            return Attempt.Failed(status, (isLate ? AtAnyReplica : IsRetried(reason)) && (!NoRetry || IsRedirection(reason)), WaitAskedBy(status));
+            return Attempt.Failed(status, (isLate ? MayBeBetterElsewhere : IsRetried(reason)) && (!NoRetry || IsRedirection(reason)), WaitAskedBy(status));
         if (CallStatus.IsNotExecuted(status))
             return Attempt.Failed(status, mayRetry: false);
         return Unknown(status);

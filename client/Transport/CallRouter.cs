@@ -38,6 +38,9 @@ internal sealed class CallRouter : IAsyncDisposable
     private readonly NodeConnections _connections;
     private readonly NodeConnections _large;
     private readonly ShardMapWatcher _watch;
+
+    // The endpoint to ask without a map; null: the map comes first.
+    private readonly string? _askedFirst;
     private readonly RetryBudget _budget;
     private readonly Func<CallAttempts, CancellationToken, ValueTask<Attempt>> _try;
     private readonly AwakeClock? _awake;
@@ -58,7 +61,9 @@ internal sealed class CallRouter : IAsyncDisposable
         _budget = new RetryBudget(runtime);
         _connections = new NodeConnections(connector);
         _large = new NodeConnections(connector);
-        _watch = new ShardMapWatcher(Table, options.EndpointsInUse, connector, runtime, options.Log);
+        // Several endpoints may belong to different clusters, which only their maps tell. In gateway mode nobody waits for the map.
+        _askedFirst = options is { IsForOneRead: true, Gateway: false, EndpointsInUse: [var endpoint] } ? endpoint : null;
+        _watch = new ShardMapWatcher(Table, options.EndpointsInUse, connector, runtime, options.Log, whenNeeded: _askedFirst is not null);
         Destinations = options.Gateway ? new GatewayChoice(options, Table, connector, runtime, _connections) : new ReplicaChoice(Table, _connections);
         _try = TryAsync;
     }
@@ -87,8 +92,8 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <summary>Cancelled when the client is closed, for streams without a deadline.</summary>
     public CancellationToken Closing => _closing.Token;
 
-    // Made for the first call that is repeated, because that takes long: Polly checks its options by reflection. Two calls at once may both make one, and either
-    // will do.
+    // Made for the first call that is repeated, because that takes long: Polly checks its options by reflection. Two calls at once may both make one, and
+    // either will do.
     private ResiliencePipeline<Attempt> Retries => _retries ??= RetriesOf(_runtime);
 
     /// <summary>The deadline of a call that begins now.</summary>
@@ -184,6 +189,7 @@ internal sealed class CallRouter : IAsyncDisposable
     public async Task<bool> WaitForMapAsync(long deadlineMs, CancellationToken cancellationToken)
     {
         ThrowIfClosed();
+        _watch.Begin();
         for (var change = Table.NextChange(); !Table.IsKnown; change = Table.NextChange())
         {
             var left = deadlineMs - _runtime.NowMs;
@@ -259,8 +265,18 @@ internal sealed class CallRouter : IAsyncDisposable
             return call.TimedOut();
         if (!Table.IsKnown && _watch.PermanentFailure is not null)
             return Attempt.Failed(MapError, mayRetry: false);
-        if (Destinations.NeedMap && !Table.IsKnown && !await WaitForMapAsync(call.DeadlineMs, cancellationToken).ConfigureAwait(false))
-            return Attempt.Failed(MapError, mayRetry: false);
+        if (Destinations.NeedMap && !Table.IsKnown)
+        {
+            if (_askedFirst is not null && call is { Attempts: 0, AtAnyReplica: false, NoRetry: false } && call.Method.IsRead())
+            {
+                var first = await TryEndpointAsync(call, _askedFirst, cancellationToken).ConfigureAwait(false);
+                // A redirection costs the cluster nothing, and the map says more.
+                if (!first.MayRetry || call.IsCharged)
+                    return first;
+            }
+            if (!await WaitForMapAsync(call.DeadlineMs, cancellationToken).ConfigureAwait(false))
+                return Attempt.Failed(MapError, mayRetry: false);
+        }
         var shard = Table.Find(call.Key.Span, call.Place);
         var turn = call.Way.Turn + call.Attempts++;
         if (turn > 0)
@@ -273,6 +289,18 @@ internal sealed class CallRouter : IAsyncDisposable
             : Judge(call, await SendAsync(call, shard, destination, cancellationToken).ConfigureAwait(false));
         // The pause before the next attempt would only make it later still.
         return attempt.MayRetry && _runtime.NowMs >= call.DeadlineMs ? call.TimedOut() : attempt;
+    }
+
+    // An endpoint that is a router serves the read, and so does a node that leads the shard. Another node redirects it. Without a map no other address is
+    // known, so the read waits for the connection for as long as that takes.
+    private async ValueTask<Attempt> TryEndpointAsync(CallAttempts call, string endpoint, CancellationToken cancellationToken)
+    {
+        call.Attempts++;
+        call.IsAtEndpoint = true;
+        var answer = await SendAsync(call, null, new Destination(endpoint, null) { IsSlow = true }, cancellationToken).ConfigureAwait(false);
+        var attempt = Judge(call, answer);
+        call.IsAtEndpoint = false;
+        return attempt;
     }
 
     // An attempt whose first node does not answer in time is sent to a second one. The first answer that settles the call wins. The other one is cancelled,

@@ -60,7 +60,7 @@ internal static class KeyCommands
     private static async Task<int> GetAsync(ParseResult arguments, ReadOnlyMemory<byte> key, Output output, CancellationToken stop)
     {
         var file = ValueFileOf(arguments, output);
-        var client = ClientOf(arguments);
+        var client = ClientOf(arguments, isForOneRead: true);
         if (arguments.GetValue(Seen) is { } seen)
             client.Observe(new ShardPosition(await ShardOfAsync(client, key, stop), ParseEtag("--seen", seen)));
         var nearest = NearestOf(arguments);
@@ -240,7 +240,7 @@ internal static class KeyCommands
 
     // Not disposed: the process ends with the command, and the system closes its connections. An orderly end of all calls would take a sixth of the command's
     // time.
-    private static KvClient ClientOf(ParseResult arguments) => Globals.ClientOf(arguments);
+    private static KvClient ClientOf(ParseResult arguments, bool isForOneRead = false) => Globals.ClientOf(arguments, isForOneRead: isForOneRead);
 
     /// <summary>Makes a call for one key. Failures name the key, and the option whose condition did not hold.</summary>
     /// <exception cref="CliException">The call failed.</exception>
