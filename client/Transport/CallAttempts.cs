@@ -1,5 +1,4 @@
 using Google.Protobuf;
-using Google.Rpc;
 using KvCluster.Client.Routing;
 using KvCluster.Client.Runtime;
 using KvCluster.V1;
@@ -155,7 +154,7 @@ internal sealed class CallAttempts(
         return Attempt.Failed(status, (isIdentified || !IsChange) && !NoRetry);
     }
 
-    private (TimeSpan Asked, TimeSpan Left)? WaitAskedBy(Status refusal) => refusal.GetDetail<RetryInfo>()?.RetryDelay is { } asked
+    private (TimeSpan Asked, TimeSpan Left)? WaitAskedBy(Status refusal) => StatusDetails.RetryOf(refusal)?.RetryDelay is { } asked
         ? (asked.ToTimeSpan(), runtime.Left(DeadlineMs))
         : null;
 }
