@@ -1,5 +1,4 @@
 using Grpc.Core;
-using KvCluster.V1;
 using Status = Google.Rpc.Status;
 
 namespace KvCluster.Client.Routing;
