@@ -106,12 +106,15 @@ internal sealed class CallAttempts(
         var reason = CallStatus.ReasonOf(status);
         LastReason = reason;
         _lacksLeader = reason is "NOT_LEADER" or "WRONG_SHARD" or "NO_LEADER" or "STOPPING";
-        var isLate = (StatusCode)status.Code == StatusCode.DeadlineExceeded;
+        var code = (StatusCode)status.Code;
+        var isLate = code == StatusCode.DeadlineExceeded;
         if (isLate && (reason == ReplicaBehind || _late is null))
             _late = status;
         // An attempt where another node may do better was given only a part of the call's time. Any other attempt was given all of it, so the time is over.
+        // The endpoint may be a router that is being stopped, or one of an older version. But what is wrong with the request itself is so everywhere.
+        var mayRepeat = isLate ? MayBeBetterElsewhere : IsRetried(reason) || (IsAtEndpoint && code != StatusCode.InvalidArgument);
         if (!CallStatus.IsUnknown(status))
-            return Attempt.Failed(status, (isLate ? MayBeBetterElsewhere : IsRetried(reason)) && (!NoRetry || IsRedirection(reason)), WaitAskedBy(status));
+            return Attempt.Failed(status, mayRepeat && (!NoRetry || IsRedirection(reason)), WaitAskedBy(status));
         if (CallStatus.IsNotExecuted(status))
             return Attempt.Failed(status, mayRetry: false);
         return Unknown(status);

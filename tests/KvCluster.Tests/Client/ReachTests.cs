@@ -215,6 +215,31 @@ public sealed class ReachTests
         });
     }
 
+    /// <summary>A router that is being stopped, and one of an older version, refuse what the leader serves.</summary>
+    [Theory]
+    [InlineData(StatusCode.Unavailable, "CLIENT_CLOSED")]
+    [InlineData(StatusCode.Unimplemented, "UNSUPPORTED_BY_PEER")]
+    public async Task OneRead_ThatTheEndpointCannotServe_GoesToTheLeader(StatusCode code, string reason)
+    {
+        await using var cluster = await FakeCluster.StartAsync(2, "m");
+        await using (var writer = cluster.Connect())
+            await writer.PutAsync("z", "1");
+        cluster.Nodes[0].Script = call => Task.FromResult<Reply?>(FakeNode.Refuse(call, code, reason));
+        await using var reader = ForOneRead(cluster, Eventually.Limit);
+        Assert.Equal("1", (await reader.GetAsync("z")).Value.ToUtf8String());
+    }
+
+    [Fact]
+    public async Task OneRead_ThatTheEndpointCallsInvalid_GoesNowhereElse()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        cluster.Nodes[0].MapMayGo = new TaskCompletionSource().Task;
+        cluster.Nodes[0].Script = static call => Task.FromResult<Reply?>(FakeNode.Refuse(call, StatusCode.InvalidArgument, "BAD_REQUEST"));
+        await using var reader = ForOneRead(cluster, Eventually.Limit);
+        await Assert.ThrowsAsync<KvInvalidRequestException>(async () => await reader.GetAsync("a"));
+        Assert.Single(cluster.Nodes[0].Calls);
+    }
+
     private static KvClient ForOneRead(FakeCluster cluster, TimeSpan timeout) =>
         new(new KvClientOptions { Endpoints = [cluster.Endpoint], IsForOneRead = true, Timeout = timeout });
 
