@@ -1,6 +1,5 @@
 using System.Collections.Concurrent;
 using Google.Protobuf;
-using Google.Rpc;
 using KvCluster.Client.Routing;
 using KvCluster.Client.Runtime;
 using KvCluster.V1;
@@ -61,6 +60,9 @@ internal sealed class CallAttempts
 
     public bool AtAnyReplica { get; private set; }
 
+    /// <summary>The present attempt, of a read, is made at an endpoint before any map is known.</summary>
+    public bool IsAtEndpoint { get; set; }
+
     /// <summary>The number of attempts begun.</summary>
     public int Attempts { get; set; }
 
@@ -73,6 +75,9 @@ internal sealed class CallAttempts
     public bool IsCharged => Attempts > 0 && !IsRedirection(LastReason);
 
     private bool IsChange => Method.IsChangeOfKeys();
+
+    // Whether the present attempt is made at a node that may be cut off or behind, where another one is not.
+    private bool MayBeBetterElsewhere => AtAnyReplica || IsAtEndpoint;
 
     /// <summary>Begins a call.</summary>
     public static CallAttempts Rent(
@@ -97,7 +102,7 @@ internal sealed class CallAttempts
     public void Clear()
     {
         _runtime = ClientRuntime.Machine;
-        _isIdentified = _lacksLeader = NoRetry = AtAnyReplica = false;
+        _isIdentified = _lacksLeader = NoRetry = AtAnyReplica = IsAtEndpoint = false;
         _unknown = _late = null;
         _lastFailure = NobodyAsked;
         LastReason = NoAnswer;
@@ -121,7 +126,7 @@ internal sealed class CallAttempts
     /// <summary>When to give up an attempt that begins now.</summary>
     public long AttemptDeadlineMs()
     {
-        if (!AtAnyReplica || NoRetry)
+        if (!MayBeBetterElsewhere || NoRetry)
             return DeadlineMs;
         var now = _runtime.NowMs;
         return Math.Min(DeadlineMs, now + Math.Max(ReplicaWaitMinMs, (DeadlineMs - now) / 3));
@@ -144,12 +149,15 @@ internal sealed class CallAttempts
         var reason = CallStatus.ReasonOf(status);
         LastReason = reason;
         _lacksLeader = reason is "NOT_LEADER" or "WRONG_SHARD" or "NO_LEADER" or "STOPPING";
-        var isLate = (StatusCode)status.Code == StatusCode.DeadlineExceeded;
+        var code = (StatusCode)status.Code;
+        var isLate = code == StatusCode.DeadlineExceeded;
         if (isLate && (reason == ReplicaBehind || _late is null))
             _late = status;
-        // An attempt at any replica was given only a part of the call's time. Any other attempt was given all of it, so the time is over.
+        // An attempt where another node may do better was given only a part of the call's time. Any other attempt was given all of it, so the time is over.
+        // The endpoint may be a router that is being stopped, or one of an older version. But what is wrong with the request itself is so everywhere.
+        var mayRepeat = isLate ? MayBeBetterElsewhere : IsRetried(reason) || (IsAtEndpoint && code != StatusCode.InvalidArgument);
         if (!CallStatus.IsUnknown(status))
-            return Attempt.Failed(status, (isLate ? AtAnyReplica : IsRetried(reason)) && (!NoRetry || IsRedirection(reason)), WaitAskedBy(status));
+            return Attempt.Failed(status, mayRepeat && (!NoRetry || IsRedirection(reason)), WaitAskedBy(status));
         if (CallStatus.IsNotExecuted(status))
             return Attempt.Failed(status, mayRetry: false);
         return Unknown(status);
@@ -192,7 +200,7 @@ internal sealed class CallAttempts
         return Attempt.Failed(status, (_isIdentified || !IsChange) && !NoRetry);
     }
 
-    private (TimeSpan Asked, TimeSpan Left)? WaitAskedBy(Status refusal) => refusal.GetDetail<RetryInfo>()?.RetryDelay is { } asked
+    private (TimeSpan Asked, TimeSpan Left)? WaitAskedBy(Status refusal) => StatusDetails.RetryOf(refusal)?.RetryDelay is { } asked
         ? (asked.ToTimeSpan(), _runtime.Left(DeadlineMs))
         : null;
 }

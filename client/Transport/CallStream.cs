@@ -4,6 +4,7 @@ using Grpc.Core;
 using Grpc.Core.Interceptors;
 using Grpc.Net.Client;
 using KvCluster.V1;
+using KvCluster.Wire;
 
 namespace KvCluster.Client.Transport;
 
@@ -20,7 +21,7 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
     /// <summary>The stream's method. A large message of replies is received by <see cref="LargeMessages"/>.</summary>
     public static readonly Method<ExchangeRequest, ExchangeResponse> Exchange = new(
         MethodType.DuplexStreaming,
-        Kv.Descriptor.FullName,
+        EncodedKvService.ServiceName,
         nameof(Exchange),
         new Marshaller<ExchangeRequest>(Write, static _ => throw new NotSupportedException()),
         new Marshaller<ExchangeResponse>(static (_, _) => throw new NotSupportedException(), Read));

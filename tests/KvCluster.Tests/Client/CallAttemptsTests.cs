@@ -19,7 +19,7 @@ public sealed class CallAttemptsTests
         var runtime = new ClientRuntime(new ManualTime(), static () => 0, TaskCreationOptions.None);
         var call = CallAttempts.Rent(runtime, V1.Method.Put, "k"u8.ToArray(), ByteString.CopyFromUtf8("put"), 1, isIdentified: true, atAnyReplica: true);
         (call.Traceparent, call.Way, call.Place) = ("00-1-1-01", new ReplyWay(ReplyLane.Large, 1), new KeyPlace(new ShardMap([]), 1));
-        (call.NoRetry, call.HedgeAfter, call.Attempts) = (true, TimeSpan.FromSeconds(1), 1);
+        (call.NoRetry, call.HedgeAfter, call.IsAtEndpoint, call.Attempts) = (true, TimeSpan.FromSeconds(1), true, 1);
         _ = call.Refused(CallStatus.Create(StatusCode.DeadlineExceeded, "NO_LEADER", "no leader in time", "no"));
         _ = call.Unanswered(new CallAnswer(null, true, "lost", false));
         var unused = new CallAttempts();
