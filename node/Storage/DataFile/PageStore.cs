@@ -232,15 +232,18 @@ internal sealed class PageStore : IDisposable
             _leaving.BeginFinish(Roots.BeginSwap(swap), Meta.Newest.Revision);
         }
         if (_batch.Swap is { } running && running.Step(Roots.Unpublished, Options.StepPages) && _leaving.FinishStep(Options.StepPages))
+        {
             _leaving.EndSwap(Roots.EndSwap(), _batchNumber);
+            Meta.Advance(checkpoint.Meta);
+            if (checkpoint.MetaAgain is { } again)
+                Meta.Advance(again);
+            // Before pages of the checkpoint before it are retired: a pin of that one, opened in between, would find them used again.
+            _pins.Advance(Meta.Newest, checkpoint.UsedRuns);
+        }
         var isDone = _batch.Swap is null && _leaving.RetireOlderStep(Options.StepPages);
         if (isDone)
         {
             _leaving.EndFinish();
-            Meta.Advance(checkpoint.Meta);
-            if (checkpoint.MetaAgain is { } again)
-                Meta.Advance(again);
-            _pins.Advance(Meta.Newest, checkpoint.UsedRuns);
             CheckpointCounts = checkpoint.Counts;
         }
         ReleaseRetired();
