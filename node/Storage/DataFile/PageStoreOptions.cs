@@ -39,7 +39,7 @@ internal sealed record PageStoreOptions
 
     /// <summary>
     /// Bytes of memory that a changed leaf of the file takes at most as a delta of it (<see cref="Pages.DeltaPage"/>), up to
-    /// <see cref="Pages.ScratchPool.BlockBytesMax"/>; 0: changed leaves are held whole. Off by default.
+    /// <see cref="Pages.ScratchPool.BlockBytesMax"/>; 0: changed leaves are held whole.
     /// </summary>
     public int DeltaBytesMax { get; init; } = DeltaBytesMaxDefault;
 
@@ -49,8 +49,8 @@ internal sealed record PageStoreOptions
     /// </summary>
     public long OlderBytesMax { get; init; } = 16 << 20;
 
-    /// <summary>What stores have that say nothing else. Tests set it, to run over trees with deltas.</summary>
-    internal static int DeltaBytesMaxDefault { get; set; }
+    /// <summary>What stores have that say nothing else. Tests set it, to run over trees with smaller deltas or with whole leaves.</summary>
+    internal static int DeltaBytesMaxDefault { get; set; } = Pages.ScratchPool.BlockBytesMax;
 
     /// <summary>Tests: whether a leaf stays whole at the end of a batch although its delta would be small. Null: no leaf does.</summary>
     internal Func<bool>? StaysWhole { get; init; } = StaysWholeDefault;
