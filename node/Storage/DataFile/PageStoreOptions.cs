@@ -13,8 +13,9 @@ internal sealed record PageStoreOptions
     public int SnapshotsMax { get; init; } = 4096;
 
     /// <summary>
-    /// Bytes of memory and of the file that callers' snapshots may keep from being reused. Above this the one that keeps most is asked to end. The default
-    /// equals the amount of changed pages that starts a checkpoint, so a long reader can at most double the memory.
+    /// Bytes of memory and of the file that callers' snapshots may keep from being reused, besides what a checkpoint that took both meta pages has left
+    /// (<see cref="OlderBytesMax"/>). Above this the one that keeps most is asked to end. The default equals the amount of changed pages that starts a
+    /// checkpoint, so a long reader can at most double the memory.
     /// </summary>
     public long PinnedBytesMax { get; init; } = 256 << 20;
 

@@ -287,6 +287,23 @@ public sealed unsafe class DeltaTests
         }
     }
 
+    /// <summary>It holds all leaves at once when a checkpoint that writes them ends, which is no reason to end it.</summary>
+    [Fact]
+    public void Reader_OfTheStateThatACheckpointOfAllLeavesHasLeft_IsNotAskedToEnd()
+    {
+        using var store = Checkpointed(_options with { OlderBytesMax = 0, PinnedBytesMax = 64 << 10 });
+        Put(store, step: 50);
+        using (var snapshot = store.Store.Roots.OpenSnapshot())
+        {
+            Put(store, step: 40);
+            store.Checkpoint();
+            Put(store, step: 60);
+            Assert.True(store.Store.PinnedBytes > 256 << 10, $"The reader holds only {store.Store.PinnedBytes} bytes.");
+            Assert.False(snapshot.IsTooOld);
+        }
+        store.CheckEverywhere();
+    }
+
     /// <summary>The system is asked early for each base, once. What the checkpoint remembers of the deltas counts as memory until it ends.</summary>
     [Fact]
     public void Checkpoint_OfDeltas_AsksForTheirBases()
