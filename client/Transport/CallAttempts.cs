@@ -116,6 +116,8 @@ internal sealed class CallAttempts(
     public Attempt Unanswered(in CallAnswer answer)
     {
         var failure = answer.Failure ?? "no answer";
+        if (answer.PlaceAfter is { } placeAfter)
+            return HadNoPlace(failure, placeAfter);
         if (answer.Sent && IsChange)
             return Unknown(CallStatus.OutcomeUnknown(failure));
         // If the deadline passed during the wait for a connection, the reason why there was none before is more useful.
@@ -126,6 +128,18 @@ internal sealed class CallAttempts(
         return answer.DeadlinePassed && runtime.NowMs >= DeadlineMs
             ? Attempt.Failed(_late ?? InTime(failure), mayRetry: false)
             : Again(failure, lacksLeader: !answer.DeadlinePassed);
+    }
+
+    // The line for places is this client's own, and no leader is looked for. Whoever called is told for how long to wait, unless a repetition can be in time. A
+    // read at any replica has waited for a part of its time only, and asks another replica.
+    private Attempt HadNoPlace(string failure, TimeSpan wait)
+    {
+        var status = CallStatus.Busy(failure, wait);
+        (_lastFailure, LastReason, _lacksLeader) = (status.Message, "BUSY", false);
+        var left = runtime.Left(DeadlineMs);
+        return AtAnyReplica
+            ? Attempt.Failed(status, mayRetry: !NoRetry && left > TimeSpan.Zero)
+            : Attempt.Failed(status, mayRetry: !NoRetry && wait < left, (wait, left));
     }
 
     // Why a call has not succeeded by its deadline. On a cluster that is well it was too short, and that must not be called the lack of a leader.

@@ -1,4 +1,5 @@
 using System.Globalization;
+using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.Core;
 using Method = KvCluster.V1.Method;
@@ -48,6 +49,20 @@ internal static class CallStatus
     /// <summary>The caller's deadline passed while nodes refused the call because they had too much to do; nothing was applied.</summary>
     public static Status BusyUntilDeadline(string detail) => Create(
         StatusCode.DeadlineExceeded, "BUSY", $"The deadline passed while the call was refused ({detail}). Nothing was applied; try again later.", "no");
+
+    /// <summary>The call was not sent, because this client had too much under way; nothing was applied.</summary>
+    /// <param name="detail">What was too much.</param>
+    /// <param name="wait">After what time it would probably be sent.</param>
+    public static Status Busy(string detail, TimeSpan wait)
+    {
+        var status = Create(
+            StatusCode.Unavailable, KvReasons.Busy,
+            $"The call waited until its deadline and was not sent ({detail}). Nothing was applied. "
+            + $"Try again in {Math.Ceiling(wait.TotalSeconds * 10) / 10:0.0} s, have fewer or smaller requests under way, or allow more time.",
+            StatusDetails.NotApplied);
+        status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(wait) }));
+        return status;
+    }
 
     /// <summary>No endpoint can be used, for reasons that waiting does not change; nothing was applied.</summary>
     public static Status EndpointUnusable(string detail) => Create(

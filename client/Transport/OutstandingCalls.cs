@@ -11,6 +11,11 @@ namespace KvCluster.Client.Transport;
 internal sealed class OutstandingCalls
 {
     private const int PlaceBits = 16;
+
+    // What a call without a place is told to wait. Less is no wait on a busy machine, and a guess for longer is no better than to look again.
+    private static readonly TimeSpan PlaceAfterMin = TimeSpan.FromMilliseconds(50);
+    private static readonly TimeSpan PlaceAfterMax = TimeSpan.FromSeconds(10);
+
     private readonly Lock _lock = new();
     private readonly PendingCall?[] _calls;
     private readonly ulong[] _ids;
@@ -44,34 +49,41 @@ internal sealed class OutstandingCalls
         }
     }
 
-    /// <summary>Waits for a place, after <see cref="TryTakePlace"/> found none. Returns false if the deadline passed.</summary>
-    public async Task<bool> TakePlaceAsync(PendingCall call, CancellationToken cancellationToken)
+    /// <summary>
+    /// Waits for a place, after <see cref="TryTakePlace"/> found none. Returns null when it has one. If the deadline passed before, it returns after what time
+    /// the call would probably have had one, by how many of those before it got theirs meanwhile.
+    /// </summary>
+    public async Task<TimeSpan?> TakePlaceAsync(PendingCall call, CancellationToken cancellationToken)
     {
         var share = call.Share!;
         var place = new LinkedListNode<Waiter>(new Waiter(call.Request.Length));
+        var since = Environment.TickCount64;
+        int before;
         lock (_lock)
         {
             if (_places.TryTake(share, place.Value.RequestBytes))
-                return true;
+                return null;
             if (!_waiting.TryGetValue(share, out var waiting))
                 _waiting[share] = waiting = [];
             waiting.AddLast(place);
-            share.Waiters++;
+            before = share.Waiters++;
         }
         try
         {
-            var left = Math.Clamp(call.DeadlineMs - Environment.TickCount64, 0, int.MaxValue);
+            var left = Math.Clamp(call.DeadlineMs - since, 0, int.MaxValue);
             await place.Value.Task.WaitAsync(TimeSpan.FromMilliseconds(left), cancellationToken).ConfigureAwait(false);
-            return true;
+            return null;
         }
         catch (TimeoutException)
         {
-            return !TryWithdraw(share, place);
+            return TryWithdraw(share, place, out var stillBefore)
+                ? PlaceAfter(Environment.TickCount64 - since, before - stillBefore, stillBefore + 1)
+                : null;
         }
-        catch (OperationCanceledException) when (!TryWithdraw(share, place))
+        catch (OperationCanceledException) when (!TryWithdraw(share, place, out _))
         {
             // The call was given a place at the moment of its cancellation, which takes effect once the call is open.
-            return true;
+            return null;
         }
     }
 
@@ -193,13 +205,23 @@ internal sealed class OutstandingCalls
         }
     }
 
-    // Returns false if it was given a place before.
-    private bool TryWithdraw(FairPlaces.Share share, LinkedListNode<Waiter> place)
+    // Those before it that gave up count as served, so that the guess is rather too short.
+    private static TimeSpan PlaceAfter(long waitedMs, int served, int turns)
     {
+        var wait = TimeSpan.FromMilliseconds((double)waitedMs / Math.Max(1, served) * turns);
+        return wait < PlaceAfterMin ? PlaceAfterMin : wait < PlaceAfterMax ? wait : PlaceAfterMax;
+    }
+
+    // Returns false if it was given a place before, and otherwise how many wait before it.
+    private bool TryWithdraw(FairPlaces.Share share, LinkedListNode<Waiter> place, out int before)
+    {
+        before = 0;
         lock (_lock)
         {
             if (place.List is not { } waiting)
                 return false;
+            for (var earlier = place.Previous; earlier is not null; earlier = earlier.Previous)
+                before++;
             waiting.Remove(place);
             share.Waiters--;
             if (waiting.Count == 0)

@@ -188,6 +188,37 @@ public sealed class HedgingTests
         Assert.Equal(givesUp.Token, cancelled.CancellationToken);
     }
 
+    /// <summary>Callers of many large values were told of a deadline, as if no leader had answered, and not when to try again.</summary>
+    [Fact]
+    public async Task Read_WithoutAPlaceInTime_IsBusyAndTellsHowLongToWait()
+    {
+        var nodes = new HeldNodes(1);
+        await using var client = nodes.Connect();
+        var get = client.GetAsync("k").AsTask();
+        Assert.Single(nodes.Calls).EndWithoutPlace(TimeSpan.FromMinutes(1));
+        var busy = await Assert.ThrowsAsync<KvUnavailableException>(() => get.WaitAsync(Eventually.Limit));
+        Assert.Equal(KvReasons.Busy, busy.Reason);
+        Assert.Contains("Try again in 60.0 s", busy.Message, StringComparison.Ordinal);
+        Assert.Single(nodes.Calls);
+    }
+
+    [Fact]
+    public async Task Read_WithoutAPlaceThatHasTimeLeft_IsRepeatedAfterTheWait()
+    {
+        var nodes = new HeldNodes(1);
+        await using var client = nodes.Connect();
+        var get = client.GetAsync("k").AsTask();
+        Assert.Single(nodes.Calls).EndWithoutPlace(TimeSpan.FromMilliseconds(400));
+        for (var passed = 0; nodes.Calls.Count == 1; passed++)
+        {
+            Assert.InRange(passed, 0, 20);
+            await Task.Delay(10);
+            await nodes.PassAsync(TimeSpan.FromMilliseconds(400));
+        }
+        nodes.Calls.Last().Answer(Found);
+        Assert.True((await get.WaitAsync(Eventually.Limit)).Found);
+    }
+
     [Theory]
     [InlineData(0)]
     [InlineData(-1)]
@@ -268,6 +299,9 @@ public sealed class HedgingTests
         public void Answer(IMessage response) => End(new Reply { Response = response.ToByteString() });
 
         public void Refuse(StatusCode code, string reason) => End(FakeNode.Refuse(new Call(), code, reason));
+
+        /// <summary>It waited for a place on its connection until its deadline.</summary>
+        public void EndWithoutPlace(TimeSpan wait) => _ended.TrySetResult(new CallAnswer(null, false, "too much is under way", true) { PlaceAfter = wait });
 
         private void End(Reply reply) => _ended.TrySetResult(new CallAnswer(reply, true, null, false));
     }

@@ -66,7 +66,7 @@ public sealed class OutstandingCallsTests
             Assert.False(first.Progress.TrySend());
             _open.Withdraw(first.Id);
         }
-        Assert.True(await waiting);
+        Assert.Null(await waiting);
         _open.Add(call);
         // A late reply finds no call.
         Assert.True(call.Progress.TrySend());
@@ -201,7 +201,7 @@ public sealed class OutstandingCallsTests
         _open.Add(first);
         Assert.True(first.Progress.TrySend());
         _open.Complete(new Reply { Id = first.Id });
-        Assert.True(await waiting);
+        Assert.Null(await waiting);
     }
 
     [Fact]
@@ -214,10 +214,29 @@ public sealed class OutstandingCallsTests
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => waiting);
         var late = Call(1, Method.Put, deadlineMs: Environment.TickCount64);
         Assert.False(_open.TryTakePlace(late));
-        Assert.False(await _open.TakePlaceAsync(late, CancellationToken.None));
+        Assert.NotNull(await _open.TakePlaceAsync(late, CancellationToken.None));
         foreach (var call in calls)
             _open.Withdraw(call.Id);
         Assert.Equal(Share, Fill(shard: 1, Method.Put));
+    }
+
+    [Fact]
+    public async Task TakePlaceAsync_DeadlinePassed_TellsHowLongThoseBeforeItStillTake()
+    {
+        Fill(shard: 1, Method.Put, out var calls);
+        var first = _open.TakePlaceAsync(Waits(out _), CancellationToken.None);
+        var second = _open.TakePlaceAsync(Waits(out _), CancellationToken.None);
+        var late = Call(1, Method.Put, deadlineMs: Environment.TickCount64 + 200);
+        Assert.False(_open.TryTakePlace(late));
+        // Nobody was served in 200 ms, and it is the third.
+        var wait = await _open.TakePlaceAsync(late, CancellationToken.None);
+        Assert.InRange(wait!.Value, TimeSpan.FromMilliseconds(400), TimeSpan.FromSeconds(10));
+        Assert.False(first.IsCompleted);
+        Assert.False(second.IsCompleted);
+        foreach (var call in calls)
+            _open.Withdraw(call.Id);
+        Assert.Null(await first);
+        Assert.Null(await second);
     }
 
     private static PendingCall Call(uint shard, Method method, long deadlineMs = long.MaxValue) =>
