@@ -56,6 +56,27 @@ public sealed class WritesInFlightTests
         Assert.Equal(["after", "zero"], bench.ReadAllKeys().Keys);
     }
 
+    /// <summary>A record of some megabytes took a call for each, one after the other, and each waited for the disk.</summary>
+    [Fact]
+    public void LongRecord_IsWrittenByOneCall()
+    {
+        using var bench = new StoreBench(
+            options: StoreBench.SmallOptions with { FillSegments = false, SegmentBytesMin = 16 << 20, SegmentBytesMax = 16 << 20 });
+        bench.Open();
+        bench.Write(request => request.Put("first"u8, "1"u8));
+        var writes = 0;
+        bench.Disk.Refuse = (operation, path) =>
+        {
+            writes += operation == "Write" && path.Contains("/journal/", StringComparison.Ordinal) ? 1 : 0;
+            return null;
+        };
+        bench.Write(request => request.Put("long"u8, new byte[3_000_000]));
+        Assert.Equal(1, writes);
+        bench.Close();
+        bench.Open();
+        Assert.Equal(["first", "long"], bench.ReadAllKeys().Keys);
+    }
+
     [Fact]
     public void EarlierWrite_Failing_EndsTheEngineWithoutAnAnswerForTheLater()
     {
