@@ -74,6 +74,9 @@ internal sealed class PageStore : IDisposable
     /// <summary>Bytes that the next checkpoint writes to the file at most: of a delta a page. Any thread; may be out of date.</summary>
     public long ChangedFileBytes => ChangedBytes + _pool.BytesOfFolds - _reclamation.PlacedFolds;
 
+    /// <summary>Bytes of all runs that were made so far, which are large values. Any thread; may be out of date.</summary>
+    public long RunBytesMade => _pool.RunBytesTaken;
+
     /// <summary>Bytes of memory that the checkpoint in progress takes for lists of deltas, which are many and small. Writer.</summary>
     public long CheckpointListBytes => _leaving.Checkpoint?.ListBytes ?? 0;
 
