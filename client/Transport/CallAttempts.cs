@@ -29,6 +29,9 @@ internal sealed class CallAttempts(
     private Status? _late;
     private string _lastFailure = "no node has been asked yet";
 
+    // For how long the last refusal asked to wait; zero if it did not.
+    private TimeSpan _waitAsked;
+
     // Whether the last attempt failed because there was no leader, or no connection to one. Otherwise a call that times out had a node that did not answer in
     // time.
     private bool _lacksLeader;
@@ -99,7 +102,7 @@ internal sealed class CallAttempts(
     {
         _lastFailure = status.Message;
         var reason = CallStatus.ReasonOf(status);
-        LastReason = reason;
+        (LastReason, _waitAsked) = (reason, CallStatus.RetryDelayOf(status));
         _lacksLeader = reason is "NOT_LEADER" or "WRONG_SHARD" or "NO_LEADER" or "STOPPING";
         var isLate = (StatusCode)status.Code == StatusCode.DeadlineExceeded;
         if (isLate && (reason == ReplicaBehind || _late is null))
@@ -135,7 +138,7 @@ internal sealed class CallAttempts(
     private Attempt HadNoPlace(string failure, TimeSpan wait)
     {
         var status = CallStatus.Busy(failure, wait);
-        (_lastFailure, LastReason, _lacksLeader) = (status.Message, "BUSY", false);
+        (_lastFailure, LastReason, _lacksLeader, _waitAsked) = (status.Message, KvReasons.Busy, false, wait);
         var left = runtime.Left(DeadlineMs);
         return AtAnyReplica
             ? Attempt.Failed(status, mayRetry: !NoRetry && left > TimeSpan.Zero)
@@ -144,7 +147,7 @@ internal sealed class CallAttempts(
 
     // Why a call has not succeeded by its deadline. On a cluster that is well it was too short, and that must not be called the lack of a leader.
     private Status InTime(string failure) => _lacksLeader ? CallStatus.NoLeaderInTime(failure)
-        : LastReason == "BUSY" ? CallStatus.BusyUntilDeadline(failure)
+        : LastReason == "BUSY" ? CallStatus.BusyUntilDeadline(failure, _waitAsked)
         : CallStatus.DeadlinePassed(failure);
 
     /// <summary>

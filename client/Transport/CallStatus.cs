@@ -47,8 +47,15 @@ internal static class CallStatus
         "DEADLINE_PASSED", $"No answer came before the deadline ({detail}). Nothing was applied; try again, or allow more time.", "no");
 
     /// <summary>The caller's deadline passed while nodes refused the call because they had too much to do; nothing was applied.</summary>
-    public static Status BusyUntilDeadline(string detail) => Create(
-        StatusCode.DeadlineExceeded, "BUSY", $"The deadline passed while the call was refused ({detail}). Nothing was applied; try again later.", "no");
+    /// <param name="detail">What the last one said.</param>
+    /// <param name="wait">How long it asked to wait; zero if it did not.</param>
+    public static Status BusyUntilDeadline(string detail, TimeSpan wait)
+    {
+        var status = Create(
+            StatusCode.DeadlineExceeded, KvReasons.Busy,
+            $"The deadline passed while the call was refused ({detail}). Nothing was applied; try again later, or allow more time.", StatusDetails.NotApplied);
+        return wait > TimeSpan.Zero ? WithWait(status, wait) : status;
+    }
 
     /// <summary>The call was not sent, because this client had too much under way; nothing was applied.</summary>
     /// <param name="detail">What was too much.</param>
@@ -60,8 +67,7 @@ internal static class CallStatus
             $"The call waited until its deadline and was not sent ({detail}). Nothing was applied. "
             + $"Try again in {Math.Ceiling(wait.TotalSeconds * 10) / 10:0.0} s, have fewer or smaller requests under way, or allow more time.",
             StatusDetails.NotApplied);
-        status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(wait) }));
-        return status;
+        return WithWait(status, wait);
     }
 
     /// <summary>No endpoint can be used, for reasons that waiting does not change; nothing was applied.</summary>
@@ -142,4 +148,10 @@ internal static class CallStatus
     /// <summary>Whether the outcome of a change is unknown after this status.</summary>
     public static bool IsUnknown(Status status) =>
         status.GetDetail<ErrorInfo>()?.Metadata.TryGetValue(StatusDetails.AppliedKey, out var applied) == true && applied == StatusDetails.MaybeApplied;
+
+    private static Status WithWait(Status status, TimeSpan wait)
+    {
+        status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(wait) }));
+        return status;
+    }
 }

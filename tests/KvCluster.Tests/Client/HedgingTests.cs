@@ -202,6 +202,22 @@ public sealed class HedgingTests
         Assert.Single(nodes.Calls);
     }
 
+    /// <summary>Whoever called through a router was not told when to try again.</summary>
+    [Fact]
+    public void Call_RefusedAsBusyUntilItsDeadline_TellsTheWaitThatTheLastRefusalAskedFor()
+    {
+        var wait = TimeSpan.FromMilliseconds(400);
+        var call = new CallAttempts(
+            new ClientRuntime(new ManualTime(), static () => 0, TaskCreationOptions.None), Method.Put, default, ByteString.Empty, 1_000, false, false)
+        {
+            Traceparent = "", Way = default, Place = default,
+        };
+        call.Refused(CallStatus.Busy("the shard's queue is full", wait));
+        var end = call.TimedOut().Error!;
+        Assert.Equal((int)StatusCode.DeadlineExceeded, end.Code);
+        Assert.Equal((KvReasons.Busy, wait), (CallStatus.ReasonOf(end), CallStatus.RetryDelayOf(end)));
+    }
+
     [Fact]
     public async Task Read_WithoutAPlaceThatHasTimeLeft_IsRepeatedAfterTheWait()
     {
