@@ -13,6 +13,9 @@ internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, J
     /// <summary>The part of what a checkpoint would write that may be other pages than those of runs, if it is due because of these: an eighth.</summary>
     private const int OtherPart = 8;
 
+    /// <summary>The part of the runs made since the last checkpoint that may be gone by then, because they were overwritten or deleted: a quarter.</summary>
+    private const int GonePart = 4;
+
     private readonly StoreOptions _options = context.Options;
     private long _journalBytes;
 
@@ -35,15 +38,23 @@ internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, J
     /// <summary>Whether the journal bytes, the changed pages or the runs are as much as triggers a checkpoint.</summary>
     public bool IsDue => JournalBytes >= _options.CheckpointJournalBytes
         || (pages.ChangedBytes >= _options.CheckpointScratchBytes && context.Memory.WantsCheckpoints)
-        || (Math.Min(RunBytes, pages.ChangedFileBytes) >= _options.CheckpointRunBytes && IsMostlyRuns);
+        || (pages.ChangedRunBytes >= _options.CheckpointRunBytes && IsMostlyRuns);
 
     /// <summary>Bytes of runs made since the running checkpoint began, as a part of what triggers the next one; 0 if it is not mostly of runs.</summary>
     public double RunsSinceBegin => _isOfRuns ? (double)RunBytes / _options.CheckpointRunBytes : 0;
 
     private long RunBytes => pages.RunBytesMade - Volatile.Read(ref _runBytesBefore);
 
-    // A checkpoint of many leaves is better begun late: each of them is written once for all that changes in it until then.
-    private bool IsMostlyRuns => pages.ChangedFileBytes - RunBytes <= pages.ChangedFileBytes / OtherPart;
+    // A checkpoint of many leaves is better begun late: each of them is written once for all that changes in it until then. So is one of values that are soon
+    // overwritten, because it writes none of those that are gone.
+    private bool IsMostlyRuns
+    {
+        get
+        {
+            var (changed, runs, made) = (pages.ChangedFileBytes, pages.ChangedRunBytes, RunBytes);
+            return changed - runs <= changed / OtherPart && made - runs <= made / GonePart;
+        }
+    }
 
     /// <summary>
     /// How far checkpoints are behind, from 0 to 1. It is 0 up to twice the amount that triggers a checkpoint, that is until the next one could start as

@@ -50,6 +50,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     private long _bytesOfFolds;
     private long _reservedBytes;
     private long _keptRunBytes;
+    private long _runBytes;
     private long _runBytesTaken;
 
     ~ScratchPool() => Free();
@@ -62,6 +63,9 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
 
     /// <summary>Bytes that the system has given, in use or not. Any thread.</summary>
     public long ReservedBytes => Volatile.Read(ref _reservedBytes);
+
+    /// <summary>Bytes of the runs in use. Any thread.</summary>
+    public long RunBytes => Volatile.Read(ref _runBytes);
 
     /// <summary>Bytes of all runs so far. Any thread.</summary>
     public long RunBytesTaken => Volatile.Read(ref _runBytesTaken);
@@ -118,6 +122,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     private nint TakeRun(int pages)
     {
         var bytes = (long)pages * Page.Bytes;
+        Volatile.Write(ref _runBytes, _runBytes + bytes);
         Volatile.Write(ref _runBytesTaken, _runBytesTaken + bytes);
         // The newest first, which may still be in the processor's cache. One that is a little longer does as well.
         for (var place = _keptRuns.Count - 1; pages >= KeptRunPagesMin && place >= 0; place--)
@@ -167,6 +172,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
         {
             var known = _runs.Remove((nint)page, out var taken);
             Invariant.Check(known, $"A scratch run of {pages} pages is returned twice.");
+            Volatile.Write(ref _runBytes, _runBytes - ((long)pages * Page.Bytes));
             PutBackRun((nint)page, taken);
             return;
         }

@@ -140,16 +140,27 @@ public sealed class PacingTests
     {
         using var bench = WithRuns(new PageStoreOptions());
         if (isBesideMuchElse)
-        {
-            Assert.Equal(WriteOutcome.Applied, bench.Write(static request =>
-            {
-                for (var key = 0; key < 1_000; key++)
-                    request.Put(StoreBench.Text($"small-{key:D4}"), new byte[1_000]);
-            }).Outcome);
-        }
+            PutSmall(bench);
         var covered = bench.Store.Pages.Covered;
         PutRuns(bench, 12);
         Assert.Equal(isBesideMuchElse, bench.Store.Pages.Covered == covered);
+    }
+
+    // One large value that was overwritten again and again made the checkpoints of the leaves beside it early, and values that were overwritten before a late
+    // checkpoint were each written by an early one.
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Checkpoint_OfLargeValuesThatAreOverwritten_DoesNotBeginEarly(bool isBesideMuchElse)
+    {
+        using var bench = WithRuns(new PageStoreOptions());
+        if (isBesideMuchElse)
+            PutSmall(bench);
+        var covered = bench.Store.Pages.Covered;
+        foreach (var count in isBesideMuchElse ? Enumerable.Repeat(1, 40) : [9, 9, 12])
+            PutRuns(bench, count);
+        Assert.InRange(bench.Store.Pages.ChangedFileBytes, 1 << 20, long.MaxValue);
+        Assert.Equal(covered, bench.Store.Pages.Covered);
     }
 
     // It paused behind each write although as much came meanwhile.
@@ -347,6 +358,12 @@ public sealed class PacingTests
         bench.Checkpoint();
         return bench;
     }
+
+    private static void PutSmall(StoreBench bench) => Assert.Equal(WriteOutcome.Applied, bench.Write(static request =>
+    {
+        for (var key = 0; key < 1_000; key++)
+            request.Put(StoreBench.Text($"small-{key:D4}"), new byte[1_000]);
+    }).Outcome);
 
     private static void PutRuns(StoreBench bench, int count)
     {
