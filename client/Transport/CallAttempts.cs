@@ -133,16 +133,13 @@ internal sealed class CallAttempts(
             : Again(failure, lacksLeader: !answer.DeadlinePassed);
     }
 
-    // The line for places is this client's own, and no leader is looked for. Whoever called is told for how long to wait, unless a repetition can be in time. A
-    // read at any replica has waited for a part of its time only, and asks another replica.
+    // The line for places is this client's own, and no leader is looked for. A repetition would be the last of that line, with less time than before, so
+    // whoever called is told for how long to wait. A read at any replica has waited for a part of its time only, and may ask another replica.
     private Attempt HadNoPlace(string failure, TimeSpan wait)
     {
         var status = CallStatus.Busy(failure, wait);
         (_lastFailure, LastReason, _lacksLeader, _waitAsked) = (status.Message, KvReasons.Busy, false, wait);
-        var left = runtime.Left(DeadlineMs);
-        return AtAnyReplica
-            ? Attempt.Failed(status, mayRetry: !NoRetry && left > TimeSpan.Zero)
-            : Attempt.Failed(status, mayRetry: !NoRetry && wait < left, (wait, left));
+        return Attempt.Failed(status, mayRetry: AtAnyReplica && !NoRetry && runtime.NowMs < DeadlineMs);
     }
 
     // Why a call has not succeeded by its deadline. On a cluster that is well it was too short, and that must not be called the lack of a leader.

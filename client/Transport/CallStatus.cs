@@ -64,7 +64,7 @@ internal static class CallStatus
     {
         var status = Create(
             StatusCode.Unavailable, KvReasons.Busy,
-            $"The call waited until its deadline and was not sent ({detail}). Nothing was applied. "
+            $"The call waited until too little of its time was left, and was not sent ({detail}). Nothing was applied. "
             + $"Try again in {Math.Ceiling(wait.TotalSeconds * 10) / 10:0.0} s, have fewer or smaller requests under way, or allow more time.",
             StatusDetails.NotApplied);
         return WithWait(status, wait);

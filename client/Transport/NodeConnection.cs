@@ -82,7 +82,9 @@ internal sealed class NodeConnection : INodeConnection
     // Includes the failure of the previous attempt, which is most likely the cause of this one too.
     private string NoConnectionYet => $"{_address}: no connection within {SlowMs} ms{(_failure.Length == 0 ? "" : $"; before that {_failure}")}";
 
-    /// <summary>Sends one call. If too many are open, it first waits for a place. It is answered by its deadline at the latest.</summary>
+    /// <summary>
+    /// Sends one call. If too many are open, it first waits for a place, for three quarters of its time at most. It is answered by its deadline at the latest.
+    /// </summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<CallAnswer> CallAsync(PendingCall call, CancellationToken cancellationToken)
     {
@@ -91,7 +93,7 @@ internal sealed class NodeConnection : INodeConnection
         if (IsSlow && !call.IsPatient)
             return new CallAnswer(null, false, NoConnectionYet, false);
         if (!_open.TryTakePlace(call) && await _open.TakePlaceAsync(call, cancellationToken).ConfigureAwait(false) is { } placeAfter)
-            return new CallAnswer(null, false, NoPlace, true) { PlaceAfter = placeAfter };
+            return new CallAnswer(null, false, NoPlace, false) { PlaceAfter = placeAfter };
         // A place has at most two entries, a call and the cancellation of an earlier one, so the queue is bounded too. While there is no connection, calls that
         // left for another node have entries as well; that is no more than were waiting when it became slow.
         _open.Add(call);

@@ -117,7 +117,7 @@ internal sealed class BenchRun(KvClient client, Workload workload, BenchKeys key
         latencies.Add(operation, Stopwatch.GetElapsedTime(since));
     }
 
-    /// <summary>False if it was refused as busy. The client has waited until the call's deadline then.</summary>
+    /// <summary>False if it was refused as busy. The client has waited for most of the call's time then.</summary>
     private async Task<bool> TryExecuteAsync(BenchOperation operation, long since, CancellationToken stop)
     {
         try
