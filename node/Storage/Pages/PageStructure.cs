@@ -82,7 +82,9 @@ internal static unsafe class PageStructure
             return cellEnd > end ? $"entry {index} at {slot} ends at {cellEnd}, but the cells end at {end}" : null;
         }
         var header = TreePage.ReferenceCellHeader(*(ushort*)(page + slot + 2));
-        if (slot % 8 != 0 || slot + header > end || slot + header + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
+        if (slot % 8 == 0 && slot + header <= end && !TreePage.HasTree(page, index) && !OverflowRun.IsValid(*(uint*)(page + slot + 4)))
+            return $"entry {index} has a divided value of {OverflowRun.LengthOf(*(uint*)(page + slot + 4))} bytes, which do not fill a page";
+        if (slot % 8 != 0 || slot + header > end || slot + TreePage.BytesOfReference(page, index) > end)
             return $"entry {index} at {slot} extends beyond the cells or is not aligned to 8 bytes";
         if (!Page.LeafHasReferences(page))
             return $"entry {index} refers to another page, but the page's header says that no entry does";

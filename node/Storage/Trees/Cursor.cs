@@ -52,7 +52,7 @@ internal sealed unsafe class Cursor : IDisposable
         }
     }
 
-    /// <summary>The current value, in place. Valid until the snapshot is disposed.</summary>
+    /// <summary>The current value, in place unless it is divided. Valid until the snapshot is disposed.</summary>
     public ReadOnlySpan<byte> Value
     {
         get
