@@ -38,7 +38,22 @@ public sealed class KvCursor : IDisposable
 
     /// <summary>The etag of the change that set the value.</summary>
     /// <exception cref="InvalidOperationException">The cursor is not at an entry.</exception>
-    public Etag Etag => Current.Etag;
+    public Etag Etag
+    {
+        get
+        {
+            Check();
+            try
+            {
+                _ = KvValue.Read(_cursor.Beginning(KvValue.HeaderBytesMax), out var etag);
+                return etag;
+            }
+            catch (CorruptStoreException damage)
+            {
+                throw StoreErrors.DamagedBy(damage);
+            }
+        }
+    }
 
     /// <summary>Key, value and etag together.</summary>
     /// <exception cref="InvalidOperationException">The cursor is not at an entry.</exception>

@@ -73,7 +73,7 @@ internal static class ConditionEvaluation
         {
             if (keysLeft-- == 0)
                 return null;
-            _ = KvValue.Read(cursor.Value, out var etag);
+            _ = KvValue.Read(cursor.Beginning(KvValue.HeaderBytesMax), out var etag);
             greatest = Etag.Max(greatest, etag);
             // A further key cannot make the greatest etag less.
             if (greatest > most)

@@ -275,7 +275,7 @@ internal ref struct RequestExecution
                 more = true;
                 break;
             }
-            var value = KvValue.Read(cursor.Value, out var etag);
+            var value = KvValue.Read(scan.KeysOnly ? cursor.Beginning(KvValue.HeaderBytesMax) : cursor.Value, out var etag);
             results.AddEntry(cursor.Key, scan.KeysOnly ? default : value, etag);
         }
         results.Add(more: more);

@@ -112,7 +112,7 @@ public sealed unsafe class DividedValueTests
         }
     }
 
-    /// <summary>The etag and the life of a key are at the beginning of its value: a change of the key does not read the run.</summary>
+    /// <summary>The etag and the life of a key are at the beginning of its value: a change of the key, or a scan of keys, does not read the run.</summary>
     [Fact]
     public void Beginning_OfADividedValue_IsReadWithoutItsRun()
     {
@@ -133,6 +133,11 @@ public sealed unsafe class DividedValueTests
         Assert.True(beginning.Length >= KvValue.HeaderBytesMax && value.AsSpan().StartsWith(beginning), "The beginning is another one.");
         Assert.Throws<CorruptStoreException>(() => batch.TryGet(TreeId.Kv, ByteKeys.Of(7), out _));
         store.Roots.Abort(batch);
+        using var snapshot = store.Roots.OpenSnapshot();
+        using var cursor = snapshot.Cursor(TreeId.Kv);
+        Assert.True(cursor.MoveNext());
+        Assert.True(value.AsSpan().StartsWith(cursor.Beginning(KvValue.HeaderBytesMax)), "The beginning in a scan is another one.");
+        Assert.Throws<CorruptStoreException>(() => cursor.Value.Length);
     }
 
     [Fact]
