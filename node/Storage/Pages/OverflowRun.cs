@@ -49,8 +49,16 @@ internal static class OverflowRun
     /// <summary>How many of the value's first bytes the cell has.</summary>
     public static int BeginningOf(uint recorded) => (recorded & DividedMark) == 0 ? 0 : (int)((Page.HeaderBytes + LengthOf(recorded)) % Page.Bytes);
 
-    /// <summary>Whether a cell records a value that can be in a run: the run of a divided one has at least a page.</summary>
-    public static bool IsValid(uint recorded) => (recorded & DividedMark) == 0 || Page.HeaderBytes + LengthOf(recorded) >= Page.Bytes;
+    /// <summary>
+    /// What is wrong with the length that a cell records; null if a value in a run can have it. The run of a divided value has at least a page.
+    /// </summary>
+    public static string? Problem(uint recorded) => LengthOf(recorded) switch
+    {
+        > Page.ValueBytesMax => $"a value of {LengthOf(recorded)} bytes, which is too long",
+        < Page.Bytes - Page.HeaderBytes when (recorded & DividedMark) != 0 =>
+            $"a divided value of {LengthOf(recorded)} bytes, which do not fill a page",
+        _ => null,
+    };
 
     /// <summary>Pages in a run for so many bytes of a value.</summary>
     public static int PagesFor(long valueLength) => (int)((Page.HeaderBytes + valueLength + Page.Bytes - 1) / Page.Bytes);

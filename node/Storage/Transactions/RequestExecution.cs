@@ -152,7 +152,7 @@ internal ref struct RequestExecution
     {
         KeysDeleted += Settle();
         var life = default(KeyLife);
-        if (_batch.TryGet(TreeId.Kv, key, out var stored))
+        if (_batch.TryGetBeginning(TreeId.Kv, key, KvValue.HeaderBytesMax, out var stored))
             _ = KvValue.Read(stored, out _, out life);
         return life;
     }

@@ -378,8 +378,8 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         var (_, json, _) = await RunAsync("$KV admin levels --output json");
         var document = JsonDocument.Parse(json).RootElement;
         Assert.Equal((4, false), (document.GetProperty("format_level").GetInt32(), document.GetProperty("raised").GetBoolean()));
-        Assert.Equal(3, document.GetProperty("nodes")[0].GetProperty("format_levels").GetProperty("max").GetInt32());
-        Assert.Equal(3, document.GetProperty("nodes")[0].GetProperty("format_in_use").GetInt32());
+        Assert.Equal(4, document.GetProperty("nodes")[0].GetProperty("format_levels").GetProperty("max").GetInt32());
+        Assert.Equal(4, document.GetProperty("nodes")[0].GetProperty("format_in_use").GetInt32());
     }
 
     /// <summary>A plan ended without a verdict.</summary>

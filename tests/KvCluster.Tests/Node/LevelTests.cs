@@ -341,7 +341,6 @@ public sealed class LevelTests
         public override ValueTask DisposeAsync() => Inner.DisposeAsync();
     }
 
-    // Of all files that begin as a segment does.
     // A page that is being written is left out.
     private static IEnumerable<MetaPage> MetaPagesOf(string directory)
     {
@@ -358,6 +357,7 @@ public sealed class LevelTests
         }
     }
 
+    // Of all files that begin as a segment does.
     private static IEnumerable<uint> SegmentVersions(string directory)
     {
         var head = new byte[8];

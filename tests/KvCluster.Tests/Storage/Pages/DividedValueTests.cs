@@ -2,6 +2,8 @@ using KvCluster.Disk;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Pages;
 
@@ -124,9 +126,7 @@ public sealed unsafe class DividedValueTests
             made.Apply(batch => batch.Put(TreeId.Kv, ByteKeys.Of(7), value));
             made.CheckpointAll();
         }
-        var file = disk.ReadAll("data");
-        var run = Enumerable.Range(2, (file.Length / Page.Bytes) - 2).Single(page => file[(page * Page.Bytes) + 4] == (byte)PageType.Overflow);
-        disk.MakeUnreadable("data", run * Page.Bytes, Page.Bytes);
+        Assert.Equal(1, MakeRunsUnreadable(disk));
         using var store = PageStore.Open(disk, "data", options);
         var batch = store.Begin();
         Assert.True(batch.TryGetBeginning(TreeId.Kv, ByteKeys.Of(7), KvValue.HeaderBytesMax, out var beginning));
@@ -140,15 +140,61 @@ public sealed unsafe class DividedValueTests
         Assert.Throws<CorruptStoreException>(() => cursor.Value.Length);
     }
 
+    /// <summary>Many keys may expire at once, or end with their session. Each read its value, and a divided one is copied for that.</summary>
     [Fact]
-    public void Problem_DividedValueThatFillsNoPage_IsReported()
+    public void Life_OfAKeyWithADividedValue_IsReadWithoutItsRun()
+    {
+        using var disk = new SimulatedDisk();
+        var options = new PageStoreOptions { MapBytes = 1 << 28 };
+        const ulong expiry = 1_000;
+        var opened = new Etag(1, 7);
+        using (var made = PageStore.Create(disk, "data", options, new byte[16]))
+        {
+            made.Apply(batch =>
+            {
+                KeyLives.Put(batch, ByteKeys.Of(1), Value(key: 1, valueBytes: 9_000, mark: 1), new Etag(1, 8), new KeyLife(expiry, opened));
+                KeyLives.Put(batch, ByteKeys.Of(2), Value(key: 2, valueBytes: 9_000, mark: 1), new Etag(1, 9), new KeyLife(0, opened));
+            });
+            made.CheckpointAll();
+        }
+        Assert.Equal(2, MakeRunsUnreadable(disk));
+        using var store = PageStore.Open(disk, "data", options);
+        var batch = store.Begin();
+        Assert.Equal(2, OwnedKeys.AppendDeletes(batch, opened, new ByteBuffer(capacity: 1_000)));
+        Assert.True(KeyLives.Expire(batch, ByteKeys.Of(1), expiry, new Etag(1, 8)));
+        Assert.True(KeyLives.Delete(batch, ByteKeys.Of(2)));
+        Assert.Equal(0UL, batch.KeysOf(TreeId.Kv) + batch.KeysOf(TreeId.Expiry) + batch.KeysOf(TreeId.Owned));
+        store.Roots.Abort(batch);
+    }
+
+    /// <summary>A cell whose length was damaged, under a checksum that is right, would be read beyond the page, or its run with a list of gigabytes.</summary>
+    [Fact]
+    public void Problem_LengthThatNoValueInARunHas_IsReported()
     {
         var page = stackalloc byte[Page.Bytes];
         Page.Format(page, PageType.Leaf, []);
         TreePage.InsertOverflow(page, 0, [1], OverflowRun.Recorded(8_200, 72), new PageLink(PageRef.ToFile(5), 0));
         Assert.Null(PageStructure.Problem(page));
-        *(uint*)(Page.Cell(page, 0) + 4) = OverflowRun.Recorded(100, 1);
+        var recorded = (uint*)(Page.Cell(page, 0) + 4);
+        *recorded = OverflowRun.Recorded(100, 1);
         Assert.Equal("entry 0 has a divided value of 100 bytes, which do not fill a page", PageStructure.Problem(page));
+        *recorded = OverflowRun.Recorded(12_128, 4_000);
+        Assert.Equal($"entry 0 at {Page.Slots(page)[0]} extends beyond the cells or is not aligned to 8 bytes", PageStructure.Problem(page));
+        foreach (var length in (int[])[Page.ValueBytesMax + 1, int.MaxValue])
+        {
+            *recorded = (uint)length;
+            Assert.Equal($"entry 0 has a value of {length} bytes, which is too long", PageStructure.Problem(page));
+            *recorded = OverflowRun.Recorded(length, 1);
+            Assert.Equal($"entry 0 has a value of {length} bytes, which is too long", PageStructure.Problem(page));
+        }
+    }
+
+    private static int MakeRunsUnreadable(SimulatedDisk disk)
+    {
+        var file = disk.ReadAll("data");
+        var runs = Enumerable.Range(2, (file.Length / Page.Bytes) - 2).Where(page => file[(page * Page.Bytes) + 4] == (byte)PageType.Overflow).ToList();
+        runs.ForEach(page => disk.MakeUnreadable("data", page * Page.Bytes, Page.Bytes));
+        return runs.Count;
     }
 
     private static void Fill(PageStore store, int valueBytes, byte mark) => store.Apply(batch =>

@@ -265,6 +265,10 @@ public sealed class PageStoreModelTests
     [InlineData(1, 0)]
     [InlineData(2048, 2048)]
     [InlineData(2048, 2049)]
+    [InlineData(16, 4_026)]
+    [InlineData(16, 4_027)]
+    [InlineData(1, 12_146)]
+    [InlineData(2048, 10_099)]
     [InlineData(7, 8 << 20)]
     public void Put_AtTheLimits_IsRead(int keyBytes, int valueBytes)
     {

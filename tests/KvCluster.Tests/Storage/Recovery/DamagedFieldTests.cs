@@ -506,9 +506,13 @@ public sealed partial class DamagedFieldTests : IDisposable
         }
     }
 
-    /// <summary>Every twentieth value is in a run of three pages, all of which differ from those of other keys and versions.</summary>
-    private static string Value(int key, int version) =>
-        key % 20 == 0 ? string.Concat(Enumerable.Range(0, 4_000).Select(part => $"{key}-{version}-{part}."))[..20_000] : $"{version}-{new string('x', 100)}";
+    /// <summary>
+    /// Every twentieth value is large: by turns divided, with two pages in its run, and in a run of four pages as a whole. All of these differ from those of
+    /// other keys and versions.
+    /// </summary>
+    private static string Value(int key, int version) => key % 20 == 0
+        ? string.Concat(Enumerable.Range(0, 4_000).Select(part => $"{key}-{version}-{part}."))[..(key % 40 == 0 ? 20_000 : 30_000)]
+        : $"{version}-{new string('x', 100)}";
 
     [GeneratedRegex(@"^\| (?:(\d+)|length - (\d+)) \| ([\d +x]+) \|")]
     private static partial Regex FieldRow();
