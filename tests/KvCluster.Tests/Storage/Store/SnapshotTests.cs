@@ -104,6 +104,7 @@ public sealed class SnapshotTests : IDisposable
             {
                 for (var key = 0; key < 4; key++)
                     _ = leader.Put($"key-{key}-{(letter == 'a' ? index : 7 - index)}", new string(letter, bytes + key));
+                leader.Run();
             }
             leader.Commit(leader.Store.Log.Last.Etag);
         }
