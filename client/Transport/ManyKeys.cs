@@ -28,7 +28,7 @@ internal static class ManyKeys
             if (answer.Error is not { } error || CallStatus.ReasonOf(error) != CallStatus.ShardsDiffer)
                 return answer;
             var left = calls.Runtime.Left(terms.DeadlineMs);
-            // The caller's keys may be of several shards, so this is never a mistake of his.
+            // The caller's keys may be of several shards, so this is never the caller's mistake.
             if (left <= TimeSpan.Zero)
                 return ([], CallStatus.DeadlinePassed("the keys were grouped by a map of the shards that was out of date"), null);
             // The refusal had the routes that its node knows, and the map stream brings the others.
