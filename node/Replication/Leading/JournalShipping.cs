@@ -125,6 +125,9 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         if (follower.State == FollowerState.Snapshot)
             return;
         var asked = follower.State == FollowerState.Probe ? follower.Probe : follower.Sent;
+        // Said before it had what it has acknowledged since, and overtaken by that. A search from there would end at a snapshot, or send all of that again.
+        if (record.Etag < follower.Acked && follower.Acked <= asked.Etag)
+            return;
         // The follower lacks what an earlier process of it acknowledged. It lost records and must be told.
         follower.ToldToRecover |= asked.Etag <= follower.Remembered && record.Etag < follower.Remembered;
         if (!TailMatch.TryStepBack(context.Journal, asked, record, out var next, out var common))

@@ -295,6 +295,20 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Tick(100_000).Shows("to 2: epoch 1 heartbeat 3 committed 1.1\nto 3: epoch 1 heartbeat 3 committed 1.1\nto 3: epoch 1 transferask");
     }
 
+    // Sent over a connection that broke, it arrived after the acknowledgements on the next one. The follower was sent a snapshot, and no body until that ended.
+    [Fact]
+    public void Match_OvertakenByWhatTheFollowerAcknowledged_IsIgnored()
+    {
+        var replica = Leading();
+        replica.From(3, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) });
+        replica.Step(new Event.BodiesSent(new(3), 1, new LogPosition(new Etag(1, 1), 1), 4));
+        replica.From(3, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } });
+        replica.Shown();
+        replica.From(3, 1, frame => frame.Match = new Match { Record = Transcript.Id(0, 0) }).Shows("");
+        replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 2)));
+        Assert.Contains("to 3: epoch 1 bodies after 1.1", replica.Shown(), StringComparison.Ordinal);
+    }
+
     [Fact]
     public void SlowDisk_WithAnEquallySlowFollower_TransfersToTheOther()
     {
