@@ -37,13 +37,34 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     public CallTerms TermsOf(KvCallOptions? call) =>
         new(router.DeadlineFromNow(call?.Timeout), call is { NoRetry: true }, (call as KvReadOptions)?.HedgeAfter);
 
-    /// <summary>Sends a read and returns the encoded response.</summary>
+    /// <summary>Reads one key.</summary>
+    /// <param name="key">The key.</param>
+    /// <param name="read">How up to date the value must be; null: as the client's options say.</param>
+    /// <param name="withLife">Also return what ends the key besides a delete.</param>
+    /// <param name="terms">What the call is given.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvException">The call failed.</exception>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    public async ValueTask<ByteString> ReadAsync(
+    public async ValueTask<GetResult> GetAsync(KvKey key, KvReadMode? read, bool withLife, CallTerms terms, CancellationToken cancellationToken)
+    {
+        var mode = ReadOptionsOf(read, key.Span);
+        var request = GetMessages.Encode(key.Span, mode, withLife);
+        var result = GetMessages.Decode(await ReadAsync(Method.Get, key, request, mode, terms, cancellationToken).ConfigureAwait(false));
+        Seen.Raise(result.Position);
+        return result;
+    }
+
+    /// <summary>Sends a read and returns the encoded response.</summary>
+    /// <exception cref="KvException">The call failed.</exception>
+    public ValueTask<ByteString> ReadAsync(
         Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, CallTerms terms, CancellationToken cancellationToken) =>
+            ReadAsync(method, key, request.ToByteString(), read, terms, cancellationToken);
+
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private async ValueTask<ByteString> ReadAsync(
+        Method method, ReadOnlyMemory<byte> key, ByteString request, ReadOptions? read, CallTerms terms, CancellationToken cancellationToken) =>
             ResponseOf(await router.CallAsync(
-                method, key, request.ToByteString(), terms.DeadlineMs, cancellationToken,
+                method, key, request, terms.DeadlineMs, cancellationToken,
                 atAnyReplica: read?.Mode.IsForLeader() == false, noRetry: terms.NoRetry, hedgeAfter: terms.HedgeAfter).ConfigureAwait(false));
 
     /// <summary>

@@ -35,10 +35,8 @@ internal sealed class FailedConditions(ClientCalls calls)
 
     private async ValueTask<KvFailedCondition> WithValueAsync(int index, KvKey key, CallTerms terms, CancellationToken cancellationToken)
     {
-        var request = new GetRequest { Key = key.ToByteString() };
-        var read = GetResponse.Parser.ParseFrom(
-            await calls.ReadAsync(Method.Get, key, request, read: null, terms, cancellationToken).ConfigureAwait(false));
-        return new KvFailedCondition(index, key, read.Found, read.Etag.ToEtag(), read.Value.Memory, calls.See(read.Position));
+        var read = await calls.GetAsync(key, KvReadMode.Leader, withLife: false, terms, cancellationToken).ConfigureAwait(false);
+        return new KvFailedCondition(index, key, read.Found, read.Etag, read.Value, read.Position);
     }
 
     // A value of some MiB is not sent for its etag.

@@ -140,17 +140,8 @@ public sealed class KvClient : IKvClient, IAsyncDisposable, IDisposable
     /// <exception cref="KvInvalidRequestException">The key is empty or too long.</exception>
     /// <exception cref="KvLineageChangedException">Of a <see cref="KvReadMode.Session"/> read: the cluster's data was restored or replaced.</exception>
     /// <exception cref="KvException">It failed for another reason of <see cref="KvReasons"/>.</exception>
-    public async ValueTask<GetResult> GetAsync(KvKey key, KvGetOptions? options = null, CancellationToken cancellationToken = default)
-    {
-        var request = new GetRequest
-        {
-            Key = key.ToByteString(),
-            Read = _calls.ReadOptionsOf(options?.Read, key.Span),
-            WithLife = options is { WithLife: true },
-        };
-        return ToResult(GetResponse.Parser.ParseFrom(
-            await _calls.ReadAsync(Method.Get, key, request, request.Read, _calls.TermsOf(options), cancellationToken).ConfigureAwait(false)));
-    }
+    public ValueTask<GetResult> GetAsync(KvKey key, KvGetOptions? options = null, CancellationToken cancellationToken = default) =>
+        _calls.GetAsync(key, options?.Read, options is { WithLife: true }, _calls.TermsOf(options), cancellationToken);
 
     /// <summary>
     /// Returns the key that is nearest to another one, with its value. If the nearest key is in another shard than the requested one, each shard is read at its

@@ -119,11 +119,14 @@ internal sealed class ContextFile
     private void Write()
     {
         var written = $"{Location}.{Environment.ProcessId}";
-        var form = new JsonSerializerOptions { PropertyNamingPolicy = JsonNamingPolicy.SnakeCaseLower, WriteIndented = true };
+        var contexts = new Fields();
+        foreach (var (name, context) in Contexts)
+            contexts.Add(name, context.ToFields());
+        var file = new Fields { { "current", Current }, { "contexts", contexts } };
         try
         {
             Directory.CreateDirectory(UserFolders.Configuration);
-            File.WriteAllBytes(written, JsonSerializer.SerializeToUtf8Bytes(new { Current, Contexts }, form));
+            File.WriteAllBytes(written, file.ToUtf8(isIndented: true));
             File.Move(written, Location, overwrite: true);
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
@@ -149,4 +152,14 @@ internal sealed record ClusterContext(IReadOnlyList<string> Endpoints)
     public string? TlsKey { get; init; }
 
     public string? TlsServerName { get; init; }
+
+    public Fields ToFields() => new()
+    {
+        { "endpoints", Endpoints },
+        { "gateway", Gateway },
+        { "tls_ca", TlsCa },
+        { "tls_cert", TlsCert },
+        { "tls_key", TlsKey },
+        { "tls_server_name", TlsServerName },
+    };
 }

@@ -1,4 +1,3 @@
-using System.Text.Json.Serialization;
 using KvCluster.Client;
 
 namespace KvCluster.Cli;
@@ -7,11 +6,9 @@ namespace KvCluster.Cli;
 internal sealed record EntryDocument(string? Key, string? KeyBase64, bool? Found, string? Value, string? ValueBase64, string Etag)
 {
     /// <summary>For how many milliseconds the key lives; left out if it does not expire.</summary>
-    [JsonIgnore(Condition = JsonIgnoreCondition.WhenWritingNull)]
     public double? TtlMs { get; private init; }
 
     /// <summary>The etag of the opening of the session that owns the key; left out if none does.</summary>
-    [JsonIgnore(Condition = JsonIgnoreCondition.WhenWritingNull)]
     public string? Owner { get; private init; }
 
     /// <summary>For an entry whose value was not requested, which differs from an empty value.</summary>
@@ -19,6 +16,17 @@ internal sealed record EntryDocument(string? Key, string? KeyBase64, bool? Found
 
     /// <summary>The same with what ends the key besides a delete.</summary>
     public EntryDocument With(in KvLife life) => this with { TtlMs = life.Left?.TotalMilliseconds, Owner = life.Owner?.ToString() };
+
+    public Fields ToFields()
+    {
+        var fields = new Fields
+        {
+            { "key", Key }, { "key_base64", KeyBase64 }, { "found", Found }, { "value", Value }, { "value_base64", ValueBase64 }, { "etag", Etag },
+        };
+        fields.AddUnlessNull("ttl_ms", TtlMs);
+        fields.AddUnlessNull("owner", Owner);
+        return fields;
+    }
 
     public static EntryDocument Of(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, Etag etag, bool? found = null)
     {
@@ -33,12 +41,29 @@ internal sealed record GetDocument(
     string? Key, string? KeyBase64, bool Found, string? Value, string? ValueBase64, string? Etag, uint Shard, string Position, double? AgeMs)
 {
     /// <inheritdoc cref="EntryDocument.TtlMs"/>
-    [JsonIgnore(Condition = JsonIgnoreCondition.WhenWritingNull)]
     public double? TtlMs { get; private init; }
 
     /// <inheritdoc cref="EntryDocument.Owner"/>
-    [JsonIgnore(Condition = JsonIgnoreCondition.WhenWritingNull)]
     public string? Owner { get; private init; }
+
+    public Fields ToFields()
+    {
+        var fields = new Fields
+        {
+            { "key", Key },
+            { "key_base64", KeyBase64 },
+            { "found", Found },
+            { "value", Value },
+            { "value_base64", ValueBase64 },
+            { "etag", Etag },
+            { "shard", Shard },
+            { "position", Position },
+            { "age_ms", AgeMs },
+        };
+        fields.AddUnlessNull("ttl_ms", TtlMs);
+        fields.AddUnlessNull("owner", Owner);
+        return fields;
+    }
 
     public static GetDocument Of(ReadOnlySpan<byte> key, in GetResult result)
     {

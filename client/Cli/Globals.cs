@@ -66,8 +66,9 @@ internal static class Globals
 
     /// <summary>Creates a client from the options.</summary>
     /// <param name="callLimit">How long one call may take with all its retries, unless --timeout says so; null: the library's default.</param>
+    /// <param name="isForOneRead">The command makes one call, which reads a key.</param>
     /// <exception cref="CliException">The endpoint is not an address, or a TLS file is not usable.</exception>
-    public static KvClient ClientOf(ParseResult arguments, TimeSpan? callLimit = null)
+    public static KvClient ClientOf(ParseResult arguments, TimeSpan? callLimit = null, bool isForOneRead = false)
     {
         var connection = Connection.Of(arguments);
         var options = new KvClientOptions
@@ -76,6 +77,7 @@ internal static class Globals
             Gateway = connection.Gateway,
             Timeout = TimeLimitOf(arguments) ?? callLimit ?? CallLimitDefault,
             Tls = connection.Tls,
+            IsForOneRead = isForOneRead,
         };
         try
         {

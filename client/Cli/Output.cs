@@ -1,6 +1,5 @@
 using System.Globalization;
 using System.Text;
-using System.Text.Json;
 using Spectre.Console;
 
 namespace KvCluster.Cli;
@@ -15,13 +14,6 @@ internal sealed class Output(OutputForm form, bool? isTerminal = null)
     private const int BufferBytes = 1 << 16;
     private const int WidthMin = 80;
     private const int WidthWithoutTerminal = 400;
-
-    private static readonly JsonSerializerOptions Json = new()
-    {
-        PropertyNamingPolicy = JsonNamingPolicy.SnakeCaseLower,
-        // The output is for terminals and files, never for HTML, so text stays readable.
-        Encoder = System.Text.Encodings.Web.JavaScriptEncoder.UnsafeRelaxedJsonEscaping,
-    };
 
     private readonly bool _isTerminal = isTerminal ?? !Console.IsOutputRedirected;
     private readonly StandardOutput _standard = new();
@@ -86,9 +78,9 @@ internal sealed class Output(OutputForm form, bool? isTerminal = null)
 
     /// <summary>Prints one JSON document on a line of its own.</summary>
     /// <inheritdoc cref="Bytes"/>
-    public void Document<T>(T document)
+    public void Document(Fields document)
     {
-        Bytes(JsonSerializer.SerializeToUtf8Bytes(document, Json));
+        Bytes(document.ToUtf8());
         Bytes("\n"u8);
     }
 

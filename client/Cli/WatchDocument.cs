@@ -80,6 +80,28 @@ internal sealed record WatchDocument
         };
     }
 
+    public Fields ToFields() => new()
+    {
+        { "kind", Kind },
+        { "reason", Reason },
+        { "key", Key },
+        { "key_base64", KeyBase64 },
+        { "value", Value },
+        { "value_base64", ValueBase64 },
+        { "member", Member },
+        { "member_base64", MemberBase64 },
+        { "range_end", RangeEnd },
+        { "range_end_base64", RangeEndBase64 },
+        { "etag", Etag },
+        { "shard", Shard },
+        { "initial", Initial },
+        { "previous_known", PreviousKnown },
+        { "previous_etag", PreviousEtag },
+        { "previous_value", PreviousValue },
+        { "previous_value_base64", PreviousValueBase64 },
+        { "token", Token },
+    };
+
     /// <summary>The name of a kind, for people and scripts.</summary>
     public static string NameOf(KvEventKind kind) => kind switch
     {
@@ -125,6 +147,8 @@ internal sealed record WatchPositionDocument
 
     /// <summary>For `--after`.</summary>
     public required string Token { get; init; }
+
+    public Fields ToFields() => new() { { "kind", Kind }, { "token", Token } };
 }
 
 /// <summary>
@@ -143,6 +167,11 @@ internal sealed record WatchForgetDocument
     public string? RangeEnd { get; init; }
 
     public string? RangeEndBase64 { get; init; }
+
+    public Fields ToFields() => new()
+    {
+        { "kind", Kind }, { "key", Key }, { "key_base64", KeyBase64 }, { "range_end", RangeEnd }, { "range_end_base64", RangeEndBase64 },
+    };
 
     public static WatchForgetDocument Of(KvRange range)
     {

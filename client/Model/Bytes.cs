@@ -25,8 +25,12 @@ internal static class Bytes
         life is null ? default : new KvLife(life.HasLeftMs ? TimeSpan.FromMilliseconds(life.LeftMs) : null, life.Owner?.ToEtag());
 
     /// <summary>Reads a field that holds a <see cref="V1.Position"/>.</summary>
-    public static ShardPosition ReadPosition(this ref WireReader reader)
+    public static ShardPosition ReadPosition(this ref WireReader reader) => reader.ReadPosition(out _);
+
+    /// <summary>The same with the age of the state; null if it is not told.</summary>
+    public static ShardPosition ReadPosition(this ref WireReader reader, out TimeSpan? age)
     {
+        age = null;
         uint shard = 0;
         ulong lineage = 0;
         Etag etag = default;
@@ -39,6 +43,8 @@ internal static class Bytes
                 etag = position.ReadEtag();
             else if (field == V1.Position.LineageFieldNumber)
                 lineage = position.ReadFixed64();
+            else if (field == V1.Position.AgeUsFieldNumber)
+                age = TimeSpan.FromMicroseconds(position.ReadUInt64());
             else
                 position.Skip();
         }

@@ -60,6 +60,12 @@ public sealed class KvClientOptions
     /// <summary>Gets what no caller is told: endpoints of another cluster, and bugs.</summary>
     public ILogger Log { get; set; } = NullLogger.Instance;
 
+    /// <summary>
+    /// The client is for one read of a key, as a command is. The read is sent to the endpoint at once, if there is only one, and the map of the shards is
+    /// fetched only if the endpoint does not serve it.
+    /// </summary>
+    internal bool IsForOneRead { get; set; }
+
     /// <summary>What is wrong with settings that were read from text (<see cref="ClientSettings"/>). <see cref="Mistakes"/> has it, too.</summary>
     internal List<string> MistakesOfText { get; } = [];
 

@@ -1,5 +1,4 @@
 using Grpc.Core;
-using KvCluster.V1;
 using Status = Google.Rpc.Status;
 
 namespace KvCluster.Client.Routing;
@@ -20,7 +19,7 @@ internal static class RouteHints
     /// <summary>Merges the hint of a refusal into the map, if there is one.</summary>
     public static void Fold(RouteTable table, Status refusal)
     {
-        if (refusal.GetDetail<RouteHint>() is { } hint)
+        if (StatusDetails.HintOf(refusal) is { } hint)
             table.Fold(hint);
     }
 }

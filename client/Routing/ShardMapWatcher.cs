@@ -29,6 +29,7 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
     private readonly ClientRuntime _runtime;
     private readonly ILogger _log;
     private readonly CancellationTokenSource _disposed = new();
+    private readonly TaskCompletionSource _needed;
     private readonly Task _running;
     private readonly ConcurrentDictionary<string, string> _unusable = new();
 
@@ -36,13 +37,23 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
     private readonly ConcurrentDictionary<string, int> _ends = new();
     private volatile string _failure = "no endpoint has answered yet";
 
-    public ShardMapWatcher(RouteTable table, IReadOnlyList<string> endpoints, IShardMapSource source, ClientRuntime runtime, ILogger log)
+    /// <param name="table">Gets the maps.</param>
+    /// <param name="endpoints">The addresses that are asked first; at least one.</param>
+    /// <param name="source">Asks them.</param>
+    /// <param name="runtime">Time and randomness for pauses.</param>
+    /// <param name="log">Gets what no caller is told.</param>
+    /// <param name="whenNeeded">Nobody is asked before <see cref="Begin"/>.</param>
+    public ShardMapWatcher(
+        RouteTable table, IReadOnlyList<string> endpoints, IShardMapSource source, ClientRuntime runtime, ILogger log, bool whenNeeded = false)
     {
         _table = table;
         _endpoints = endpoints;
         _source = source;
         _runtime = runtime;
         _log = log;
+        _needed = runtime.NewSignal();
+        if (!whenNeeded)
+            Begin();
         _running = RunAsync();
     }
 
@@ -55,15 +66,20 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
     /// </summary>
     public string? PermanentFailure => !_table.IsKnown && _unusable.Count > 0 && _endpoints.All(_unusable.ContainsKey) ? _failure : null;
 
+    /// <summary>Begins to ask for the map, if that has not begun.</summary>
+    public void Begin() => _needed.TrySetResult();
+
     public async ValueTask DisposeAsync()
     {
         await _runtime.CancelAsync(_disposed).ConfigureAwait(false);
+        Begin();
         await _running.ConfigureAwait(false);
         _disposed.Dispose();
     }
 
     private async Task RunAsync()
     {
+        await _needed.Task.ConfigureAwait(false);
         var pause = PauseMin;
         for (var attempt = 0; !_disposed.IsCancellationRequested; attempt++)
         {

@@ -24,10 +24,11 @@ internal sealed class SessionToken
     /// <param name="mode">How up to date it must be.</param>
     /// <param name="shard">The only shard that it reads; null if it may read several.</param>
     /// <returns>Null if none need to be sent.</returns>
-    public ReadOptions? ToOptions(KvReadMode mode, ShardId? shard)
+    public ReadOptions? ToOptions(KvReadMode mode, ShardId? shard) => mode == KvReadMode.Leader ? null : ToMessage(mode, shard);
+
+    // A method of its own, because the object of its closure is made where it begins.
+    private ReadOptions ToMessage(KvReadMode mode, ShardId? shard)
     {
-        if (mode == KvReadMode.Leader)
-            return null;
         var options = new ReadOptions { Mode = ToMessage(mode) };
         if (mode == KvReadMode.Session)
             options.Seen.AddRange(_shards.Where(seen => shard is null || seen.Key == shard).Select(seen => ToMessage(seen.Key, seen.Value)));

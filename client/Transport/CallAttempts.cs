@@ -1,5 +1,5 @@
+using System.Collections.Concurrent;
 using Google.Protobuf;
-using Google.Rpc;
 using KvCluster.Client.Routing;
 using KvCluster.Client.Runtime;
 using KvCluster.V1;
@@ -10,51 +10,58 @@ namespace KvCluster.Client.Transport;
 
 /// <summary>
 /// One call with all its attempts: what is asked, which attempts may be repeated, and what the call's outcome is after them: applied, not applied or unknown.
-/// Made by <see cref="CallRouter"/> for each call and used by one thread at a time.
+/// Rented by <see cref="CallRouter"/> for each call, which returns it, and used by one thread at a time.
 /// </summary>
-internal sealed class CallAttempts(
-    ClientRuntime runtime, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, bool isIdentified, bool atAnyReplica)
+internal sealed class CallAttempts
 {
     private const string ReplicaBehind = "REPLICA_BEHIND";
     private const string NoAnswer = "NO_ANSWER";
+    private const string NobodyAsked = "no node has been asked yet";
+    private const int PooledMax = 4096;
 
     // At a replica that may be cut off or behind, a read spends at most a third of its time, but at least this.
     private const int ReplicaWaitMinMs = 500;
 
     private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING", ReplicaBehind];
+    private static readonly ConcurrentQueue<CallAttempts> Pool = new();
 
+    private ClientRuntime _runtime = ClientRuntime.Machine;
+    private bool _isIdentified;
     private Status? _unknown;
 
     // The last refusal by a replica that did not catch up in time. Without one, that by a node or router that waited for as long as it was allowed.
     private Status? _late;
-    private string _lastFailure = "no node has been asked yet";
+    private string _lastFailure = NobodyAsked;
 
     // Whether the last attempt failed because there was no leader, or no connection to one. Otherwise a call that times out had a node that did not answer in
     // time.
     private bool _lacksLeader;
 
-    public Method Method { get; } = method;
+    public Method Method { get; private set; }
 
-    public required string Traceparent { get; init; }
+    public string Traceparent { get; set; } = "";
 
-    public required ReplyWay Way { get; init; }
+    public ReplyWay Way { get; set; }
 
     /// <summary>Where the key was when the call was made, if it has been searched.</summary>
-    public required KeyPlace Place { get; init; }
+    public KeyPlace Place { get; set; }
 
     /// <summary>No attempt is repeated, except at the node that a redirection names.</summary>
-    public bool NoRetry { get; init; }
+    public bool NoRetry { get; set; }
 
     /// <summary>How long an attempt waits before it is sent to another replica as well; null: it never is.</summary>
-    public TimeSpan? HedgeAfter { get; init; }
+    public TimeSpan? HedgeAfter { get; set; }
 
-    public ReadOnlyMemory<byte> Key { get; } = key;
+    public ReadOnlyMemory<byte> Key { get; private set; }
 
-    public ByteString Request { get; } = request;
+    public ByteString Request { get; private set; } = ByteString.Empty;
 
-    public long DeadlineMs { get; } = deadlineMs;
+    public long DeadlineMs { get; private set; }
 
-    public bool AtAnyReplica { get; } = atAnyReplica;
+    public bool AtAnyReplica { get; private set; }
+
+    /// <summary>The present attempt, of a read, is made at an endpoint before any map is known.</summary>
+    public bool IsAtEndpoint { get; set; }
 
     /// <summary>The number of attempts begun.</summary>
     public int Attempts { get; set; }
@@ -69,6 +76,47 @@ internal sealed class CallAttempts(
 
     private bool IsChange => Method.IsChangeOfKeys();
 
+    // Whether the present attempt is made at a node that may be cut off or behind, where another one is not.
+    private bool MayBeBetterElsewhere => AtAnyReplica || IsAtEndpoint;
+
+    /// <summary>Begins a call.</summary>
+    public static CallAttempts Rent(
+        ClientRuntime runtime, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, bool isIdentified, bool atAnyReplica)
+    {
+        if (!Pool.TryDequeue(out var call))
+            call = new CallAttempts();
+        (call._runtime, call._isIdentified) = (runtime, isIdentified);
+        (call.Method, call.Key, call.Request, call.DeadlineMs, call.AtAnyReplica) = (method, key, request, deadlineMs, atAnyReplica);
+        return call;
+    }
+
+    /// <summary>Returns it to the pool. Called once, when the call has ended. An attempt for whose answer nobody waits any more does not refer to it.</summary>
+    public void Return()
+    {
+        Clear();
+        if (Pool.Count < PooledMax)
+            Pool.Enqueue(this);
+    }
+
+    /// <summary>Forgets everything about its call.</summary>
+    public void Clear()
+    {
+        _runtime = ClientRuntime.Machine;
+        _isIdentified = _lacksLeader = NoRetry = AtAnyReplica = IsAtEndpoint = false;
+        _unknown = _late = null;
+        _lastFailure = NobodyAsked;
+        LastReason = NoAnswer;
+        Method = Method.Unspecified;
+        Key = default;
+        Request = ByteString.Empty;
+        Traceparent = "";
+        Way = default;
+        Place = default;
+        HedgeAfter = null;
+        DeadlineMs = 0;
+        Attempts = 0;
+    }
+
     /// <summary>Whether a call that was refused for this reason may succeed if it is repeated.</summary>
     public static bool IsRetried(string? reason) => RetriedReasons.Contains(reason);
 
@@ -78,9 +126,9 @@ internal sealed class CallAttempts(
     /// <summary>When to give up an attempt that begins now.</summary>
     public long AttemptDeadlineMs()
     {
-        if (!AtAnyReplica || NoRetry)
+        if (!MayBeBetterElsewhere || NoRetry)
             return DeadlineMs;
-        var now = runtime.NowMs;
+        var now = _runtime.NowMs;
         return Math.Min(DeadlineMs, now + Math.Max(ReplicaWaitMinMs, (DeadlineMs - now) / 3));
     }
 
@@ -101,12 +149,15 @@ internal sealed class CallAttempts(
         var reason = CallStatus.ReasonOf(status);
         LastReason = reason;
         _lacksLeader = reason is "NOT_LEADER" or "WRONG_SHARD" or "NO_LEADER" or "STOPPING";
-        var isLate = (StatusCode)status.Code == StatusCode.DeadlineExceeded;
+        var code = (StatusCode)status.Code;
+        var isLate = code == StatusCode.DeadlineExceeded;
         if (isLate && (reason == ReplicaBehind || _late is null))
             _late = status;
-        // An attempt at any replica was given only a part of the call's time. Any other attempt was given all of it, so the time is over.
+        // An attempt where another node may do better was given only a part of the call's time. Any other attempt was given all of it, so the time is over.
+        // The endpoint may be a router that is being stopped, or one of an older version. But what is wrong with the request itself is so everywhere.
+        var mayRepeat = isLate ? MayBeBetterElsewhere : IsRetried(reason) || (IsAtEndpoint && code != StatusCode.InvalidArgument);
         if (!CallStatus.IsUnknown(status))
-            return Attempt.Failed(status, (isLate ? AtAnyReplica : IsRetried(reason)) && (!NoRetry || IsRedirection(reason)), WaitAskedBy(status));
+            return Attempt.Failed(status, mayRepeat && (!NoRetry || IsRedirection(reason)), WaitAskedBy(status));
         if (CallStatus.IsNotExecuted(status))
             return Attempt.Failed(status, mayRetry: false);
         return Unknown(status);
@@ -123,7 +174,7 @@ internal sealed class CallAttempts(
             failure = _lastFailure;
         if (answer.Sent)
             _lacksLeader = false;
-        return answer.DeadlinePassed && runtime.NowMs >= DeadlineMs
+        return answer.DeadlinePassed && _runtime.NowMs >= DeadlineMs
             ? Attempt.Failed(_late ?? InTime(failure), mayRetry: false)
             : Again(failure, lacksLeader: !answer.DeadlinePassed);
     }
@@ -138,7 +189,7 @@ internal sealed class CallAttempts(
     /// says that a later attempt was not executed, but nothing about the earlier one.
     /// </summary>
     public Status? WeakestOf(Status? last) =>
-        last is null || _unknown is null || (isIdentified && CallStatus.ReasonOf(last) == "CONDITION_FAILED") ? last : _unknown;
+        last is null || _unknown is null || (_isIdentified && CallStatus.ReasonOf(last) == "CONDITION_FAILED") ? last : _unknown;
 
     // An attempt may have been applied. It is repeated if the change is identified, which settles its outcome, or if it changes no key.
     private Attempt Unknown(Status status)
@@ -146,11 +197,11 @@ internal sealed class CallAttempts(
         _lastFailure = status.Message;
         if (IsChange)
             _unknown = status;
-        return Attempt.Failed(status, (isIdentified || !IsChange) && !NoRetry);
+        return Attempt.Failed(status, (_isIdentified || !IsChange) && !NoRetry);
     }
 
-    private (TimeSpan Asked, TimeSpan Left)? WaitAskedBy(Status refusal) => refusal.GetDetail<RetryInfo>()?.RetryDelay is { } asked
-        ? (asked.ToTimeSpan(), runtime.Left(DeadlineMs))
+    private (TimeSpan Asked, TimeSpan Left)? WaitAskedBy(Status refusal) => StatusDetails.RetryOf(refusal)?.RetryDelay is { } asked
+        ? (asked.ToTimeSpan(), _runtime.Left(DeadlineMs))
         : null;
 }
 

@@ -38,11 +38,14 @@ internal sealed class CallRouter : IAsyncDisposable
     private readonly NodeConnections _connections;
     private readonly NodeConnections _large;
     private readonly ShardMapWatcher _watch;
+
+    // The endpoint to ask without a map; null: the map comes first.
+    private readonly string? _askedFirst;
     private readonly RetryBudget _budget;
-    private readonly ResiliencePipeline<Attempt> _retries;
     private readonly Func<CallAttempts, CancellationToken, ValueTask<Attempt>> _try;
     private readonly AwakeClock? _awake;
     private readonly CancellationTokenSource _closing = new();
+    private ResiliencePipeline<Attempt>? _retries;
     private bool _closed;
 
     /// <param name="options">How the cluster is reached. Its TLS files have been read by the connector.</param>
@@ -58,23 +61,11 @@ internal sealed class CallRouter : IAsyncDisposable
         _budget = new RetryBudget(runtime);
         _connections = new NodeConnections(connector);
         _large = new NodeConnections(connector);
-        _watch = new ShardMapWatcher(Table, options.EndpointsInUse, connector, runtime, options.Log);
+        // Several endpoints may belong to different clusters, which only their maps tell. In gateway mode nobody waits for the map.
+        _askedFirst = options is { IsForOneRead: true, Gateway: false, EndpointsInUse: [var endpoint] } ? endpoint : null;
+        _watch = new ShardMapWatcher(Table, options.EndpointsInUse, connector, runtime, options.Log, whenNeeded: _askedFirst is not null);
         Destinations = options.Gateway ? new GatewayChoice(options, Table, connector, runtime, _connections) : new ReplicaChoice(Table, _connections);
         _try = TryAsync;
-        _retries = new ResiliencePipelineBuilder<Attempt> { TimeProvider = runtime.Time }
-            .AddRetry(new RetryStrategyOptions<Attempt>
-            {
-                ShouldHandle = static arguments => ValueTask.FromResult(arguments.Outcome.Result is { MayRetry: true }),
-                BackoffType = DelayBackoffType.Exponential,
-                UseJitter = true,
-                Delay = TimeSpan.FromMilliseconds(5),
-                // A failover takes about a second. This interval is short enough to notice its end soon and costs a waiting caller little.
-                MaxDelay = TimeSpan.FromMilliseconds(100),
-                MaxRetryAttempts = int.MaxValue,
-                DelayGenerator = arguments => ValueTask.FromResult(arguments.Outcome.Result.Pause(arguments.AttemptNumber, runtime)),
-                Randomizer = runtime.Chance,
-            })
-            .Build();
     }
 
     /// <summary>The shard map and the nodes of the cluster.</summary>
@@ -100,6 +91,10 @@ internal sealed class CallRouter : IAsyncDisposable
 
     /// <summary>Cancelled when the client is closed, for streams without a deadline.</summary>
     public CancellationToken Closing => _closing.Token;
+
+    // Made for the first call that is repeated, because that takes long: Polly checks its options by reflection. Two calls at once may both make one, and
+    // either will do.
+    private ResiliencePipeline<Attempt> Retries => _retries ??= RetriesOf(_runtime);
 
     /// <summary>The deadline of a call that begins now.</summary>
     /// <param name="timeout">Its maximum time; null means that of the options.</param>
@@ -136,10 +131,9 @@ internal sealed class CallRouter : IAsyncDisposable
             parent = current.Context;
         var began = ClientMetrics.WatchesRequests ? Stopwatch.GetTimestamp() : 0;
         var span = ClientMetrics.TakesSpans ? ClientMetrics.StartCall(method, parent) : null;
-        var call = new CallAttempts(_runtime, method, key, request, deadlineMs, isIdentified, atAnyReplica)
-        {
-            Traceparent = TraceparentOf(span, parent), Way = way, Place = place, NoRetry = noRetry, HedgeAfter = atAnyReplica && !noRetry ? hedgeAfter : null,
-        };
+        var call = CallAttempts.Rent(_runtime, method, key, request, deadlineMs, isIdentified, atAnyReplica);
+        (call.Traceparent, call.Way, call.Place) = (TraceparentOf(span, parent), way, place);
+        (call.NoRetry, call.HedgeAfter) = (noRetry, atAnyReplica && !noRetry ? hedgeAfter : null);
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
         try
         {
@@ -150,7 +144,7 @@ internal sealed class CallRouter : IAsyncDisposable
             {
                 if (attempt.Pause(0, _runtime) is { } asked)
                     await _runtime.DelayAsync(asked, cancellationToken).ConfigureAwait(false);
-                attempt = await _retries.ExecuteAsync(_try, call, cancellationToken).ConfigureAwait(false);
+                attempt = await Retries.ExecuteAsync(_try, call, cancellationToken).ConfigureAwait(false);
             }
             // This comes before the reason is noted, because the failure of a cancelled attempt is not a failure of the call.
             if (isQuiet && cancellationToken.IsCancellationRequested)
@@ -164,6 +158,7 @@ internal sealed class CallRouter : IAsyncDisposable
         {
             if (began != 0 || span is not null)
                 End(call, began, span, reason, status);
+            call.Return();
         }
     }
 
@@ -194,6 +189,7 @@ internal sealed class CallRouter : IAsyncDisposable
     public async Task<bool> WaitForMapAsync(long deadlineMs, CancellationToken cancellationToken)
     {
         ThrowIfClosed();
+        _watch.Begin();
         for (var change = Table.NextChange(); !Table.IsKnown; change = Table.NextChange())
         {
             var left = deadlineMs - _runtime.NowMs;
@@ -225,6 +221,22 @@ internal sealed class CallRouter : IAsyncDisposable
         return _runtime.DelayAsync(pause ?? least, cancellationToken);
     }
 
+    private static ResiliencePipeline<Attempt> RetriesOf(ClientRuntime runtime) =>
+        new ResiliencePipelineBuilder<Attempt> { TimeProvider = runtime.Time }
+            .AddRetry(new RetryStrategyOptions<Attempt>
+            {
+                ShouldHandle = static arguments => ValueTask.FromResult(arguments.Outcome.Result is { MayRetry: true }),
+                BackoffType = DelayBackoffType.Exponential,
+                UseJitter = true,
+                Delay = TimeSpan.FromMilliseconds(5),
+                // A failover takes about a second. This interval is short enough to notice its end soon and costs a waiting caller little.
+                MaxDelay = TimeSpan.FromMilliseconds(100),
+                MaxRetryAttempts = int.MaxValue,
+                DelayGenerator = arguments => ValueTask.FromResult(arguments.Outcome.Result.Pause(arguments.AttemptNumber, runtime)),
+                Randomizer = runtime.Chance,
+            })
+            .Build();
+
     // The caller's own span is passed on even if nobody listens to ours: the spans of the nodes are then its children.
     private static string TraceparentOf(Activity? span, ActivityContext parent) => span?.Id
         ?? (parent.TraceFlags.HasFlag(ActivityTraceFlags.Recorded) ? $"00-{parent.TraceId}-{parent.SpanId}-01" : "");
@@ -253,8 +265,18 @@ internal sealed class CallRouter : IAsyncDisposable
             return call.TimedOut();
         if (!Table.IsKnown && _watch.PermanentFailure is not null)
             return Attempt.Failed(MapError, mayRetry: false);
-        if (Destinations.NeedMap && !Table.IsKnown && !await WaitForMapAsync(call.DeadlineMs, cancellationToken).ConfigureAwait(false))
-            return Attempt.Failed(MapError, mayRetry: false);
+        if (Destinations.NeedMap && !Table.IsKnown)
+        {
+            if (_askedFirst is not null && call is { Attempts: 0, AtAnyReplica: false, NoRetry: false } && call.Method.IsRead())
+            {
+                var first = await TryEndpointAsync(call, _askedFirst, cancellationToken).ConfigureAwait(false);
+                // A redirection costs the cluster nothing, and the map says more.
+                if (!first.MayRetry || call.IsCharged)
+                    return first;
+            }
+            if (!await WaitForMapAsync(call.DeadlineMs, cancellationToken).ConfigureAwait(false))
+                return Attempt.Failed(MapError, mayRetry: false);
+        }
         var shard = Table.Find(call.Key.Span, call.Place);
         var turn = call.Way.Turn + call.Attempts++;
         if (turn > 0)
@@ -267,6 +289,18 @@ internal sealed class CallRouter : IAsyncDisposable
             : Judge(call, await SendAsync(call, shard, destination, cancellationToken).ConfigureAwait(false));
         // The pause before the next attempt would only make it later still.
         return attempt.MayRetry && _runtime.NowMs >= call.DeadlineMs ? call.TimedOut() : attempt;
+    }
+
+    // An endpoint that is a router serves the read, and so does a node that leads the shard. Another node redirects it. Without a map no other address is
+    // known, so the read waits for the connection for as long as that takes.
+    private async ValueTask<Attempt> TryEndpointAsync(CallAttempts call, string endpoint, CancellationToken cancellationToken)
+    {
+        call.Attempts++;
+        call.IsAtEndpoint = true;
+        var answer = await SendAsync(call, null, new Destination(endpoint, null) { IsSlow = true }, cancellationToken).ConfigureAwait(false);
+        var attempt = Judge(call, answer);
+        call.IsAtEndpoint = false;
+        return attempt;
     }
 
     // An attempt whose first node does not answer in time is sent to a second one. The first answer that settles the call wins. The other one is cancelled,

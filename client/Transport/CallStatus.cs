@@ -1,5 +1,4 @@
 using System.Globalization;
-using Google.Rpc;
 using Grpc.Core;
 using Method = KvCluster.V1.Method;
 using Status = Google.Rpc.Status;
@@ -81,7 +80,7 @@ internal static class CallStatus
         StatusDetails.Create(code, message, StatusDetails.Info(reason, applied));
 
     /// <summary>The stable reason. A status without one does not come from a node, and its code tells what happened on the way.</summary>
-    public static string ReasonOf(Status status) => status.GetDetail<ErrorInfo>()?.Reason ?? ReasonOf((StatusCode)status.Code);
+    public static string ReasonOf(Status status) => StatusDetails.InfoOf(status)?.Reason ?? ReasonOf((StatusCode)status.Code);
 
     /// <summary>The reason of a status that has only a code.</summary>
     public static string ReasonOf(StatusCode code) => code switch
@@ -93,7 +92,8 @@ internal static class CallStatus
     };
 
     /// <summary>How long a failure asks its caller to wait; zero if it does not.</summary>
-    public static TimeSpan RetryDelayOf(Status? failure) => failure?.GetDetail<RetryInfo>()?.RetryDelay?.ToTimeSpan() ?? TimeSpan.Zero;
+    public static TimeSpan RetryDelayOf(Status? failure) => failure is null ? TimeSpan.Zero
+        : StatusDetails.RetryOf(failure)?.RetryDelay?.ToTimeSpan() ?? TimeSpan.Zero;
 
     /// <summary>A read's response is larger than the call allows.</summary>
     public static Status ReplyLarge(long bytes)
@@ -105,7 +105,7 @@ internal static class CallStatus
 
     /// <summary>The response's size if that was the reason of the error, otherwise 0.</summary>
     public static int LargeReplyBytes(Status status) =>
-        status.Code == (int)StatusCode.ResourceExhausted && status.GetDetail<ErrorInfo>() is { Reason: StatusDetails.ReplyLarge } info
+        status.Code == (int)StatusCode.ResourceExhausted && StatusDetails.InfoOf(status) is { Reason: StatusDetails.ReplyLarge } info
         && info.Metadata.TryGetValue(StatusDetails.ReplyBytesKey, out var text)
         && int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var bytes) ? bytes : 0;
 
@@ -126,5 +126,5 @@ internal static class CallStatus
 
     /// <summary>Whether the outcome of a change is unknown after this status.</summary>
     public static bool IsUnknown(Status status) =>
-        status.GetDetail<ErrorInfo>()?.Metadata.TryGetValue(StatusDetails.AppliedKey, out var applied) == true && applied == StatusDetails.MaybeApplied;
+        StatusDetails.InfoOf(status)?.Metadata.TryGetValue(StatusDetails.AppliedKey, out var applied) == true && applied == StatusDetails.MaybeApplied;
 }

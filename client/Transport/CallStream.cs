@@ -4,6 +4,7 @@ using Grpc.Core;
 using Grpc.Core.Interceptors;
 using Grpc.Net.Client;
 using KvCluster.V1;
+using KvCluster.Wire;
 
 namespace KvCluster.Client.Transport;
 
@@ -20,13 +21,10 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
     /// <summary>The stream's method. A large message of replies is received by <see cref="LargeMessages"/>.</summary>
     public static readonly Method<ExchangeRequest, ExchangeResponse> Exchange = new(
         MethodType.DuplexStreaming,
-        Kv.Descriptor.FullName,
+        EncodedKvService.ServiceName,
         nameof(Exchange),
         new Marshaller<ExchangeRequest>(Write, static _ => throw new NotSupportedException()),
         new Marshaller<ExchangeResponse>(static (_, _) => throw new NotSupportedException(), Read));
-
-    private const int CallsPerMessageMax = 512;
-    private const int MessageBytes = 256 << 10;
 
     // How long the reader may take to see the end that a write has seen already.
     private static readonly TimeSpan EndWait = TimeSpan.FromSeconds(1);
@@ -75,17 +73,17 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
 
     private async Task<string> SendAsync(IClientStreamWriter<ExchangeRequest> requests, CancellationToken cancellationToken)
     {
+        var gathered = new GatheredCalls(queue, open);
         try
         {
             await connected.WaitAsync(cancellationToken).ConfigureAwait(false);
             while (await queue.WaitToReadAsync(cancellationToken).ConfigureAwait(false))
             {
-                var message = Gather();
-                if (message.Calls.Count > 0 || message.Cancelled.Count > 0)
-                {
-                    // A write to a dead connection may never end by itself, and the end of the stream must not wait for it.
-                    await requests.WriteAsync(message, cancellationToken).WaitAsync(cancellationToken).ConfigureAwait(false);
-                }
+                if (!gathered.TryGather())
+                    continue;
+                // A write to a dead connection may never end by itself, and the end of the stream must not wait for it. The message is not used again then.
+                await requests.WriteAsync(gathered.Message, cancellationToken).WaitAsync(cancellationToken).ConfigureAwait(false);
+                gathered.Clear();
             }
             return "the client is closed";
         }
@@ -93,38 +91,6 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
         {
             return Break(failure);
         }
-    }
-
-    private ExchangeRequest Gather()
-    {
-        var message = new ExchangeRequest();
-        var now = Environment.TickCount64;
-        for (var bytes = 0; bytes < MessageBytes && message.Calls.Count + message.Cancelled.Count < CallsPerMessageMax && queue.TryRead(out var entry);)
-        {
-            if (entry.Call is not { } call)
-            {
-                message.Cancelled.Add(entry.GivenUp);
-                continue;
-            }
-            if (!call.Progress.TrySend())
-            {
-                open.Withdraw(call.Id);
-                continue;
-            }
-            message.Calls.Add(new Call
-            {
-                Id = call.Id,
-                Method = call.Method,
-                Request = call.Request,
-                TimeoutMs = (uint)Math.Clamp(call.DeadlineMs - now, 1, uint.MaxValue),
-                ShardId = call.Shard,
-                Generation = call.Generation,
-                Traceparent = call.Traceparent,
-                ReplyBytesMax = call.ReplyBytesMax,
-            });
-            bytes += call.Request.Length;
-        }
-        return message;
     }
 
     private async Task<string> ReceiveAsync(IAsyncStreamReader<ExchangeResponse> responses, CancellationToken cancellationToken)

@@ -24,7 +24,7 @@ internal static class KvErrors
 
     public static KvException ToException(Status status)
     {
-        var info = status.GetDetail<ErrorInfo>();
+        var info = StatusDetails.InfoOf(status);
         if (CallStatus.IsLineageChanged(status))
             return new KvLineageChangedException(status.Message, CallStatus.IsUnknown(status) ? ChangeOutcome.Unknown : ChangeOutcome.NotApplied);
         if (CallStatus.IsUnknown(status))
@@ -38,7 +38,7 @@ internal static class KvErrors
             StatusCode.Aborted when reason == KvReasons.SnapshotTooOld => new KvSnapshotTooOldException(status.Message),
             StatusCode.Unavailable or StatusCode.DeadlineExceeded => new KvUnavailableException(reason, status.Message),
             StatusCode.OutOfRange when reason == KvReasons.Compacted =>
-                new KvCompactedException(status.Message, status.GetDetail<V1.Compacted>()?.Oldest.ToPosition() ?? default),
+                new KvCompactedException(status.Message, StatusDetails.CompactedOf(status)?.Oldest.ToPosition() ?? default),
             StatusCode.InvalidArgument => new KvInvalidRequestException(reason, status.Message),
             _ => new KvException(reason, status.Message),
         };
@@ -65,7 +65,7 @@ internal static class KvErrors
             ? new KvUnavailableException(CallStatus.ReasonOf(failure.StatusCode), message, failure)
             : new KvException(CallStatus.ReasonOf(failure.StatusCode), message, ChangeOutcome.NotApplied, failure);
 
-    private static uint[] ShardsIn(Status status) => [.. status.GetDetail<V1.RouteHint>()?.Routes.Select(static route => route.Shard).Distinct() ?? []];
+    private static uint[] ShardsIn(Status status) => [.. StatusDetails.HintOf(status)?.Routes.Select(static route => route.Shard).Distinct() ?? []];
 
     private static KvConditionFailedException ConditionFailed(string message, ErrorInfo? info)
     {

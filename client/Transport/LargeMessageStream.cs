@@ -43,6 +43,7 @@ internal sealed class LargeMessageStream(Stream inner, int bytesMax) : BodyStrea
         return count;
     }
 
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private async ValueTask ReceiveHeaderAsync(CancellationToken cancellationToken)
     {
         _headerRead = _headerReceived = 0;

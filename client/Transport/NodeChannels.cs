@@ -4,6 +4,7 @@ using Grpc.Core;
 using Grpc.Core.Interceptors;
 using Grpc.Net.Client;
 using KvCluster.Tls;
+using KvCluster.Wire;
 
 namespace KvCluster.Client.Transport;
 
@@ -61,7 +62,7 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
         var requests = new Marshaller<TRequest>(
             static (request, context) => context.Complete(request.ToByteArray()), static _ => throw new NotSupportedException());
         return new Method<TRequest, StreamMessage<TResponse>>(
-            MethodType.ServerStreaming, V1.Kv.Descriptor.FullName, name, requests, StreamMessage<TResponse>.Marshaller);
+            MethodType.ServerStreaming, EncodedKvService.ServiceName, name, requests, StreamMessage<TResponse>.Marshaller);
     }
 
     /// <exception cref="ObjectDisposedException">The client is closed.</exception>

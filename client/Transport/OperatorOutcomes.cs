@@ -1,4 +1,3 @@
-using Google.Rpc;
 using Grpc.Core;
 using Status = Google.Rpc.Status;
 
@@ -15,7 +14,7 @@ internal static class OperatorOutcomes
     /// <param name="asked">What was asked, for people: a node or a router.</param>
     public static Status Judge(RpcException failure, string asked)
     {
-        if (failure.GetRpcStatus() is { } status && status.GetDetail<ErrorInfo>() is not null)
+        if (failure.GetRpcStatus() is { } status && StatusDetails.InfoOf(status) is not null)
             return status;
         return WasNotSent(failure)
             ? CallStatus.Create(

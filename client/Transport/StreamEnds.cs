@@ -1,4 +1,3 @@
-using Google.Rpc;
 using Grpc.Core;
 
 namespace KvCluster.Client.Transport;
@@ -18,5 +17,5 @@ internal static class StreamEnds
     public static bool IsUnread(RpcException failure) => failure.StatusCode == StatusCode.ResourceExhausted && ReasonOf(failure) is null or CallStatus.NotRead;
 
     /// <summary>The reason that a node gave; null if the status has none.</summary>
-    public static string? ReasonOf(RpcException failure) => failure.GetRpcStatus()?.GetDetail<ErrorInfo>()?.Reason;
+    public static string? ReasonOf(RpcException failure) => failure.GetRpcStatus() is { } status ? StatusDetails.InfoOf(status)?.Reason : null;
 }

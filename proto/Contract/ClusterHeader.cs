@@ -29,5 +29,5 @@ internal static class ClusterHeader
 
     /// <summary>Whether a call was refused because it was meant for another cluster.</summary>
     public static bool IsForeign(RpcException failure) =>
-        failure.StatusCode == StatusCode.FailedPrecondition && failure.GetRpcStatus()?.GetDetail<Google.Rpc.ErrorInfo>()?.Reason == ForeignCluster;
+        failure.StatusCode == StatusCode.FailedPrecondition && failure.GetRpcStatus() is { } status && StatusDetails.InfoOf(status)?.Reason == ForeignCluster;
 }

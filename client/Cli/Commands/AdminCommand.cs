@@ -51,7 +51,7 @@ internal static class AdminCommand
             var (shard, node) = (arguments.GetValue(Shard), arguments.GetValue(Node));
             await client.Admin.QuarantineAsync(shard, node, arguments.GetRequiredValue(Reason), arguments.GetValue(ForceQuarantine), stop);
             if (output.IsJson)
-                output.Document(new { Shard = shard, Node = node });
+                output.Document(new Fields { { "shard", shard }, { "node", node } });
             else
                 output.Line($"the replica of shard {shard} on node {node} is out of service");
             return ExitCodes.Done;
@@ -86,8 +86,11 @@ internal static class AdminCommand
             if (arguments.GetValue(Wait) is { } seconds)
                 status = await LeftAsync(client, status, TimeSpan.FromSeconds(seconds), stop);
             if (output.IsJson)
-                output.Document(
-                    new { status.Paused, Leaving = status.Leaving.OrderBy(node => node.Key).Select(node => new { Node = node.Key, Replicas = node.Value }) });
+                output.Document(new Fields
+                {
+                    { "paused", status.Paused },
+                    { "leaving", status.Leaving.OrderBy(node => node.Key).Select(node => new Fields { { "node", node.Key }, { "replicas", node.Value } }) },
+                });
             else
                 output.Line((status.Paused ? "moves of replicas are paused" : "replicas move automatically")
                     + string.Concat(status.Leaving.OrderBy(node => node.Key).Select(node => node.Value == 0
@@ -102,7 +105,7 @@ internal static class AdminCommand
     private static int Skipped(string endpoint, KvUnavailableException failure, Output output)
     {
         if (output.IsJson)
-            output.Document(new { Paused = (bool?)null, Leaving = Array.Empty<object>(), Skipped = failure.Message });
+            output.Document(new Fields { { "paused", null }, { "leaving", Array.Empty<Fields>() }, { "skipped", failure.Message } });
         else
             output.Line($"no cluster answers at {endpoint}, so nothing was changed and nothing is waited for: {failure.Message}");
         return ExitCodes.Done;
@@ -126,7 +129,7 @@ internal static class AdminCommand
             var shard = arguments.GetValue(Shard);
             var leader = await client.Admin.TransferAsync(shard, TransferTarget(arguments), stop);
             if (output.IsJson)
-                output.Document(new { Shard = shard, Leader = leader });
+                output.Document(new Fields { { "shard", shard }, { "leader", leader } });
             else
                 output.Line($"the leadership of shard {shard} was transferred to node {leader}");
             return ExitCodes.Done;
@@ -148,8 +151,13 @@ internal static class AdminCommand
             var drained = await LongCall.EndAsync(
                 client.Admin.DrainAsync(node, !off, arguments.GetValue(ForceDrain), stop), $"node {node} transfers its leaderships");
             if (output.IsJson)
-                output.Document(
-                    new { Node = node, Draining = !off, drained.GivenAway, Kept = drained.Kept.Select(kept => new { Shard = kept.Key, Reason = kept.Value }) });
+                output.Document(new Fields
+                {
+                    { "node", node },
+                    { "draining", !off },
+                    { "given_away", drained.GivenAway },
+                    { "kept", drained.Kept.Select(kept => new Fields { { "shard", kept.Key }, { "reason", kept.Value } }) },
+                });
             else
                 output.Line(off ? $"node {node} may lead again" : $"node {node} transferred {drained.GivenAway} leaderships and takes none");
             return drained.Kept.Count == 0
@@ -164,8 +172,17 @@ internal static class AdminCommand
         await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
         var replicas = await LongCall.EndAsync(client.Admin.CheckpointAsync(stop), "the nodes write checkpoints");
         if (output.IsJson)
-            output.Document(new { Replicas = replicas.Select(
-                one => new { one.Node, one.Shard, Etag = one.Covers.ToString(), one.DataBytes, Error = one.Error.Length == 0 ? null : one.Error }) });
+            output.Document(new Fields
+            {
+                { "replicas", replicas.Select(one => new Fields
+                {
+                    { "node", one.Node },
+                    { "shard", one.Shard },
+                    { "etag", one.Covers.ToString() },
+                    { "data_bytes", one.DataBytes },
+                    { "error", one.Error.Length == 0 ? null : one.Error },
+                }) },
+            });
         else
             foreach (var one in replicas)
                 output.Line(one.Error.Length == 0 ? $"node {one.Node}, shard {one.Shard}: {one.DataBytes} bytes, covers {one.Covers}"

@@ -74,33 +74,33 @@ internal static class BenchCommand
         var byOperation = latencies.ByOperation();
         if (output.IsJson)
         {
-            output.Document(new
+            output.Document(new Fields
             {
-                Workload = workload.Name,
-                Callers = callers,
-                Operations = all.Count,
-                Seconds = seconds,
-                OperationsPerSecond = all.Count / seconds,
-                P50Ms = all.P50.TotalMilliseconds,
-                P99Ms = all.P99.TotalMilliseconds,
-                MaxMs = all.Max.TotalMilliseconds,
-                P90Ms = all.P90.TotalMilliseconds,
-                P999Ms = all.P999.TotalMilliseconds,
-                P9999Ms = all.P9999.TotalMilliseconds,
-                Rate = rate,
-                left?.NotSent,
-                left?.NotAnswered,
-                Kinds = byOperation.Select(static one => new
+                { "workload", workload.Name },
+                { "callers", callers },
+                { "operations", all.Count },
+                { "seconds", seconds },
+                { "operations_per_second", all.Count / seconds },
+                { "p50_ms", all.P50.TotalMilliseconds },
+                { "p99_ms", all.P99.TotalMilliseconds },
+                { "max_ms", all.Max.TotalMilliseconds },
+                { "p90_ms", all.P90.TotalMilliseconds },
+                { "p999_ms", all.P999.TotalMilliseconds },
+                { "p9999_ms", all.P9999.TotalMilliseconds },
+                { "rate", rate },
+                { "not_sent", left?.NotSent },
+                { "not_answered", left?.NotAnswered },
+                { "kinds", byOperation.Select(static one => new Fields
                 {
-                    Kind = NameOf(one.Operation),
-                    Operations = one.Summary.Count,
-                    P50Ms = one.Summary.P50.TotalMilliseconds,
-                    P90Ms = one.Summary.P90.TotalMilliseconds,
-                    P99Ms = one.Summary.P99.TotalMilliseconds,
-                    P999Ms = one.Summary.P999.TotalMilliseconds,
-                    P9999Ms = one.Summary.P9999.TotalMilliseconds,
-                    MaxMs = one.Summary.Max.TotalMilliseconds,
-                }),
+                    { "kind", NameOf(one.Operation) },
+                    { "operations", one.Summary.Count },
+                    { "p50_ms", one.Summary.P50.TotalMilliseconds },
+                    { "p90_ms", one.Summary.P90.TotalMilliseconds },
+                    { "p99_ms", one.Summary.P99.TotalMilliseconds },
+                    { "p999_ms", one.Summary.P999.TotalMilliseconds },
+                    { "p9999_ms", one.Summary.P9999.TotalMilliseconds },
+                    { "max_ms", one.Summary.Max.TotalMilliseconds },
+                }) },
             });
             return;
         }

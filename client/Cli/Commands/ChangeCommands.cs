@@ -19,7 +19,10 @@ internal static class ChangeCommands
                 var result = await client.IncrementAsync(
                     KeyForm.Of(arguments, arguments.GetRequiredValue(Key)), arguments.GetValue(by), cancellationToken: stop);
                 if (output.IsJson)
-                    output.Document(new { Number = Text.Number(result.Number), Shard = result.Position.Shard, Etag = result.Position.Etag.ToString() });
+                    output.Document(new Fields
+                    {
+                        { "number", Text.Number(result.Number) }, { "shard", result.Position.Shard }, { "etag", result.Position.Etag.ToString() },
+                    });
                 else
                     output.Line(result.Number.ToString(CultureInfo.InvariantCulture));
                 return ExitCodes.Done;
@@ -37,7 +40,10 @@ internal static class ChangeCommands
                 var key = KeyForm.Of(arguments, arguments.GetRequiredValue(Key));
                 var result = await client.TouchAsync(key, TimeToLive.Of(arguments, ttl), cancellationToken: stop);
                 if (output.IsJson)
-                    output.Document(new { Shard = result.Position.Shard, Etag = result.Position.Etag.ToString(), result.Existed });
+                    output.Document(new Fields
+                    {
+                        { "shard", result.Position.Shard }, { "etag", result.Position.Etag.ToString() }, { "existed", result.Existed },
+                    });
                 else if (result.Existed)
                     output.Line(result.Position.Etag.ToString());
                 return result.Existed ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, $"{Text.ForPeople(key.Span)} does not exist.");
@@ -63,7 +69,7 @@ internal static class ChangeCommands
                     ? await RemoveKeyAsync(client, KeyForm.Of(arguments, one), stop)
                     : await RemoveRangeAsync(client, BytesOf(prefix), BytesOf(start), BytesOf(end), stop);
                 if (output.IsJson)
-                    output.Document(new { Removed = removed, Shard = position.Shard, Etag = position.Etag.ToString() });
+                    output.Document(new Fields { { "removed", removed }, { "shard", position.Shard }, { "etag", position.Etag.ToString() } });
                 else
                     output.Line(removed.ToString(CultureInfo.InvariantCulture));
                 return ExitCodes.Done;

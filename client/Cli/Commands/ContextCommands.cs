@@ -83,13 +83,19 @@ internal static partial class ContextCommands
         return Task.FromResult(ExitCodes.Done);
     }
 
-    private static object DocumentOf(ContextFile file) => new
+    private static Fields DocumentOf(ContextFile file) => new Fields
     {
-        file.Current,
-        Contexts = file.Contexts.Select(static one => new
+        { "current", file.Current },
+        { "contexts", file.Contexts.Select(static one => new Fields
         {
-            Name = one.Key, one.Value.Endpoints, one.Value.Gateway, one.Value.TlsCa, one.Value.TlsCert, one.Value.TlsKey, one.Value.TlsServerName,
-        }),
+            { "name", one.Key },
+            { "endpoints", one.Value.Endpoints },
+            { "gateway", one.Value.Gateway },
+            { "tls_ca", one.Value.TlsCa },
+            { "tls_cert", one.Value.TlsCert },
+            { "tls_key", one.Value.TlsKey },
+            { "tls_server_name", one.Value.TlsServerName },
+        }) },
     };
 
     // The command that uses a context may run in another directory.

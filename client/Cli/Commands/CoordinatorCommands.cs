@@ -68,18 +68,27 @@ internal static class CoordinatorCommands
     private static string Nodes(IReadOnlyCollection<uint> nodes) =>
         nodes.Count == 0 ? "no node" : string.Join(", ", nodes.Select(static node => FormattableString.Invariant($"{node}")));
 
-    private static object ToDocument(RecoverResponse found) => new
+    private static Fields ToDocument(RecoverResponse found) => new Fields
     {
-        found.Applied,
-        found.Recovery,
-        Nodes = found.Nodes.Select(static node => new { node.Node, node.Answered, Error = node.Error.Length == 0 ? null : node.Error, node.Starts }),
-        Shards = found.Shards.Select(static shard => new
+        { "applied", found.Applied },
+        { "recovery", found.Recovery },
+        { "nodes", found.Nodes.Select(static node => new Fields
         {
-            shard.Shard,
-            Source = shard.Source == 0 ? (uint?)null : shard.Source,
-            Leader = shard.Leader == 0 ? (uint?)null : shard.Leader,
-            shard.Intact, shard.Missing, shard.Generation, shard.Epoch
-        }),
-        found.Refusals,
+            { "node", node.Node },
+            { "answered", node.Answered },
+            { "error", node.Error.Length == 0 ? null : node.Error },
+            { "starts", node.Starts },
+        }) },
+        { "shards", found.Shards.Select(static shard => new Fields
+        {
+            { "shard", shard.Shard },
+            { "source", shard.Source == 0 ? (uint?)null : shard.Source },
+            { "leader", shard.Leader == 0 ? (uint?)null : shard.Leader },
+            { "intact", shard.Intact },
+            { "missing", shard.Missing },
+            { "generation", shard.Generation },
+            { "epoch", shard.Epoch },
+        }) },
+        { "refusals", found.Refusals },
     };
 }

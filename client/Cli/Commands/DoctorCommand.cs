@@ -38,16 +38,16 @@ internal static class DoctorCommand
 
     private static bool IsSame(string address, Uri server) => Uri.TryCreate(address, UriKind.Absolute, out var other) && other == server;
 
-    private static object ToDocument(string cluster, IReadOnlyList<Finding> findings) => new
+    private static Fields ToDocument(string cluster, IReadOnlyList<Finding> findings) => new Fields
     {
-        Cluster = cluster,
-        Findings = findings.Select(finding => new
+        { "cluster", cluster },
+        { "findings", findings.Select(finding => new Fields
         {
-            Severity = NameOf(finding.Severity),
-            finding.Subject,
-            finding.Text,
-            Advice = finding.Advice.Length == 0 ? null : finding.Advice,
-        }),
+            { "severity", NameOf(finding.Severity) },
+            { "subject", finding.Subject },
+            { "text", finding.Text },
+            { "advice", finding.Advice.Length == 0 ? null : finding.Advice },
+        }) },
     };
 
     private static void Print(Output output, string cluster, IReadOnlyList<Finding> findings, bool all)

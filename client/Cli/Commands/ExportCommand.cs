@@ -44,7 +44,7 @@ internal static class ExportCommand
                 leftOut++;
             else if (output.IsJson)
                 // Who asks for keys that sessions own wants them imported, and import leaves out those with an owner.
-                output.Document(EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag).With(entry.Life with { Owner = null }));
+                output.Document(EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag).With(entry.Life with { Owner = null }).ToFields());
             else
                 ExportLine.Print(output, entry);
         }

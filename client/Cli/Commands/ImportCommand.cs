@@ -106,7 +106,7 @@ internal static class ImportCommand
     private static void Print(Output output, LoadReport report)
     {
         if (output.IsJson)
-            output.Document(report);
+            output.Document(report.ToFields());
         else
             output.Line(string.Create(CultureInfo.InvariantCulture,
                 $"{report.Records:N0} records in {report.Seconds:F1} s, {report.RecordsPerSecond:N0} records/s; "
@@ -122,5 +122,17 @@ internal static class ImportCommand
     /// <param name="LeftOut">Keys that were not imported because sessions owned them.</param>
     /// <param name="Error">Why it ended early; null if it did not.</param>
     private sealed record LoadReport(
-        long Records, double Seconds, double RecordsPerSecond, long AcknowledgedLine, double LongestPauseSeconds, long LeftOut, string? Error);
+        long Records, double Seconds, double RecordsPerSecond, long AcknowledgedLine, double LongestPauseSeconds, long LeftOut, string? Error)
+    {
+        public Fields ToFields() => new()
+        {
+            { "records", Records },
+            { "seconds", Seconds },
+            { "records_per_second", RecordsPerSecond },
+            { "acknowledged_line", AcknowledgedLine },
+            { "longest_pause_seconds", LongestPauseSeconds },
+            { "left_out", LeftOut },
+            { "error", Error },
+        };
+    }
 }

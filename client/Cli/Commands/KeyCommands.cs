@@ -60,7 +60,7 @@ internal static class KeyCommands
     private static async Task<int> GetAsync(ParseResult arguments, ReadOnlyMemory<byte> key, Output output, CancellationToken stop)
     {
         var file = ValueFileOf(arguments, output);
-        var client = ClientOf(arguments);
+        var client = ClientOf(arguments, isForOneRead: true);
         if (arguments.GetValue(Seen) is { } seen)
             client.Observe(new ShardPosition(await ShardOfAsync(client, key, stop), ParseEtag("--seen", seen)));
         var nearest = NearestOf(arguments);
@@ -69,7 +69,7 @@ internal static class KeyCommands
         var result = await OfKeyAsync(
             key, () => nearest is { } which ? client.GetNearestAsync(key, which, within, options, stop) : client.GetAsync(key, options, stop));
         if (output.IsJson)
-            output.Document(GetDocument.Of(nearest is not null && result.Found ? result.Key.Span : key.Span, result));
+            output.Document(GetDocument.Of(nearest is not null && result.Found ? result.Key.Span : key.Span, result).ToFields());
         else if (result.Found && arguments.GetValue(Meta))
             PrintMeta(output, nearest is null ? key.Span : result.Key.Span, result);
         else if (result.Found && file is not null)
@@ -94,7 +94,7 @@ internal static class KeyCommands
         foreach (var (key, result) in keys.Zip(results))
         {
             if (output.IsJson)
-                output.Document(GetDocument.Of(key.Span, result));
+                output.Document(GetDocument.Of(key.Span, result).ToFields());
             else if (result.Found)
                 PrintOneOfSeveral(arguments, output, key.Span, result);
         }
@@ -234,13 +234,19 @@ internal static class KeyCommands
     private static void PrintRemoved(Output output, ReadOnlySpan<byte> bytes, in DeleteResult result)
     {
         var (key, base64) = Text.ForJson(bytes);
-        output.Document(
-            new { Key = key, KeyBase64 = base64, Shard = result.Position.Shard, Etag = result.Position.Etag.ToString(), result.Existed });
+        output.Document(new Fields
+        {
+            { "key", key },
+            { "key_base64", base64 },
+            { "shard", result.Position.Shard },
+            { "etag", result.Position.Etag.ToString() },
+            { "existed", result.Existed },
+        });
     }
 
     // Not disposed: the process ends with the command, and the system closes its connections. An orderly end of all calls would take a sixth of the command's
     // time.
-    private static KvClient ClientOf(ParseResult arguments) => Globals.ClientOf(arguments);
+    private static KvClient ClientOf(ParseResult arguments, bool isForOneRead = false) => Globals.ClientOf(arguments, isForOneRead: isForOneRead);
 
     /// <summary>Makes a call for one key. Failures name the key, and the option whose condition did not hold.</summary>
     /// <exception cref="CliException">The call failed.</exception>
@@ -308,7 +314,7 @@ internal static class KeyCommands
     {
         if (output.IsJson)
         {
-            output.Document(EntryDocument.WithoutValue(result.Key.Span, result.Position.Etag));
+            output.Document(EntryDocument.WithoutValue(result.Key.Span, result.Position.Etag).ToFields());
             return;
         }
         PrintLine(output, result.Key.Span, isRaw: false);
@@ -317,7 +323,7 @@ internal static class KeyCommands
     private static void PrintPosition(Output output, ShardPosition position, bool? existed)
     {
         if (output.IsJson)
-            output.Document(new { Shard = position.Shard, Etag = position.Etag.ToString(), Existed = existed });
+            output.Document(new Fields { { "shard", position.Shard }, { "etag", position.Etag.ToString() }, { "existed", existed } });
         else
             output.Line(position.Etag.ToString());
     }

@@ -59,18 +59,24 @@ internal static class LevelsCommand
 
     private static bool IsRaised(LevelsStatus levels) => levels.Format > levels.FormatBefore || levels.Contract > levels.ContractBefore;
 
-    private static object ToDocument(LevelsStatus levels) => new
+    /// <summary>The levels that a node supports; null if they are not known.</summary>
+    public static Fields? ToDocument(KvLevelRange? range) => range is null ? null : new Fields { { "min", range.Min }, { "max", range.Max } };
+
+    private static Fields ToDocument(LevelsStatus levels) => new Fields
     {
-        FormatLevel = levels.Format,
-        ContractLevel = levels.Contract,
-        Raised = IsRaised(levels),
-        levels.FormatBefore,
-        levels.ContractBefore,
-        Nodes = levels.Nodes.Select(static node => new
+        { "format_level", levels.Format },
+        { "contract_level", levels.Contract },
+        { "raised", IsRaised(levels) },
+        { "format_before", levels.FormatBefore },
+        { "contract_before", levels.ContractBefore },
+        { "nodes", levels.Nodes.Select(static node => new Fields
         {
-            node.Node,
-            Version = node.Version.Length == 0 ? null : node.Version,
-            node.FormatLevels, node.ContractLevels, node.FormatInUse, node.ContractInUse
-        }),
+            { "node", node.Node },
+            { "version", node.Version.Length == 0 ? null : node.Version },
+            { "format_levels", ToDocument(node.FormatLevels) },
+            { "contract_levels", ToDocument(node.ContractLevels) },
+            { "format_in_use", node.FormatInUse },
+            { "contract_in_use", node.ContractInUse },
+        }) },
     };
 }

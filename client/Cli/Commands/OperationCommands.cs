@@ -33,7 +33,7 @@ internal static class OperationCommands
             throw new OperationGoesOnException(started.Id);
         }
         if (output.IsJson)
-            output.Document(new { Shard = shard, From = from, To = to, Operation = ended.Id });
+            output.Document(new Fields { { "shard", shard }, { "from", from }, { "to", to }, { "operation", ended.Id } });
         else
             output.Line(to == 0 ? $"the learner of shard {shard} on node {from} was removed" : $"shard {shard} has a new replica on node {to}");
         return ExitCodes.Done;
@@ -53,10 +53,10 @@ internal static class OperationCommands
             await using var client = Globals.ClientOf(arguments);
             var found = await client.Admin.ListOperationsAsync(stop);
             if (output.IsJson)
-                output.Document(new
+                output.Document(new Fields
                 {
-                    Operations = found.Operations.Select(ToDocument),
-                    Silent = found.Silent.Select(node => new { Node = node.Key, Error = node.Value })
+                    { "operations", found.Operations.Select(ToDocument) },
+                    { "silent", found.Silent.Select(node => new Fields { { "node", node.Key }, { "error", node.Value } }) }
                 });
             else
                 foreach (var operation in found.Operations)
@@ -95,20 +95,20 @@ internal static class OperationCommands
     private static string BytesOf(KvAdminOperation operation) =>
         operation is { DoneBytes: { } done, TotalBytes: { } total } ? string.Create(CultureInfo.InvariantCulture, $" ({done} of {total} bytes)") : "";
 
-    private static object ToDocument(KvAdminOperation operation) => new
+    private static Fields ToDocument(KvAdminOperation operation) => new Fields
     {
-        operation.Id,
-        Kind = "replace",
-        operation.Shard,
-        From = operation.FromNode,
-        To = operation.ToNode,
-        State = StatusReading.TextOf(operation.State),
-        Reason = operation.Reason.Length == 0 ? null : operation.Reason,
-        Progress = operation.Progress.Length == 0 ? null : operation.Progress,
-        operation.DoneBytes,
-        operation.TotalBytes,
-        operation.Node,
-        operation.Started,
-        operation.Ended,
+        { "id", operation.Id },
+        { "kind", "replace" },
+        { "shard", operation.Shard },
+        { "from", operation.FromNode },
+        { "to", operation.ToNode },
+        { "state", StatusReading.TextOf(operation.State) },
+        { "reason", operation.Reason.Length == 0 ? null : operation.Reason },
+        { "progress", operation.Progress.Length == 0 ? null : operation.Progress },
+        { "done_bytes", operation.DoneBytes },
+        { "total_bytes", operation.TotalBytes },
+        { "node", operation.Node },
+        { "started", operation.Started },
+        { "ended", operation.Ended },
     };
 }

@@ -59,8 +59,15 @@ internal static class ReplaceNodeCommand
     {
         var stay = plan.Moves.Count(static move => move.Refusal.Length > 0);
         if (output.IsJson)
-            output.Document(new { plan.From, Plan = true, Replicas = plan.Moves.Select(
-                static move => new { move.Shard, move.To, Moved = false, Reason = OrNull(move.Refusal) }) });
+            output.Document(new Fields
+            {
+                { "from", plan.From },
+                { "plan", true },
+                { "replicas", plan.Moves.Select(static move => new Fields
+                {
+                    { "shard", move.Shard }, { "to", move.To }, { "moved", false }, { "reason", OrNull(move.Refusal) },
+                }) },
+            });
         else if (plan.Moves.Count == 0)
             output.Line($"node {plan.From} has no replicas");
         else
@@ -75,8 +82,15 @@ internal static class ReplaceNodeCommand
     {
         var refused = outcomes.Count(static one => one.Refusal.Length > 0);
         if (output.IsJson)
-            output.Document(new { From = from, Plan = false, Replicas = outcomes.Select(
-                static one => new { one.Shard, one.To, Moved = one.Refusal.Length == 0, Reason = OrNull(one.Refusal) }) });
+            output.Document(new Fields
+            {
+                { "from", from },
+                { "plan", false },
+                { "replicas", outcomes.Select(static one => new Fields
+                {
+                    { "shard", one.Shard }, { "to", one.To }, { "moved", one.Refusal.Length == 0 }, { "reason", OrNull(one.Refusal) },
+                }) },
+            });
         else
             foreach (var one in outcomes)
                 output.Line($"shard {one.Shard}: {(one.Refusal.Length > 0 ? $"not moved: {one.Refusal}" : $"moved from node {from} to {NameOf(one.To)}")}");

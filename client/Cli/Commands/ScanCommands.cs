@@ -48,7 +48,7 @@ internal static class ScanCommands
                 await using var client = Globals.ClientOf(arguments);
                 var count = await client.CountAsync(KeyForm.Of(arguments, text), ReadOption.Of(arguments), stop);
                 if (output.IsJson)
-                    output.Document(new { Prefix = text, Count = count });
+                    output.Document(new Fields { { "prefix", text }, { "count", count } });
                 else
                     output.Line(count.ToString(System.Globalization.CultureInfo.InvariantCulture));
                 return ExitCodes.Done;
@@ -60,7 +60,7 @@ internal static class ScanCommands
         if (output.IsJson)
         {
             output.Document((keysOnly ? EntryDocument.WithoutValue(entry.Key.Span, entry.Etag) : EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag))
-                .With(entry.Life));
+                .With(entry.Life).ToFields());
             return;
         }
 

@@ -55,7 +55,10 @@ internal static class SelftestCommand
         }
         var failed = results.Count(static result => result.Failure is not null);
         if (output.IsJson)
-            output.Document(new { Seed = seed, Passed = results.Count - failed, Failed = failed, Checks = results });
+            output.Document(new Fields
+            {
+                { "seed", seed }, { "passed", results.Count - failed }, { "failed", failed }, { "checks", results.Select(static result => result.ToFields()) },
+            });
         else
             output.Line(failed == 0 ? $"{results.Count} checks passed" : $"{failed} of {results.Count} checks failed");
         return failed == 0 ? ExitCodes.Done : ExitCodes.ProblemsFound;
@@ -90,5 +93,8 @@ internal static class SelftestCommand
 
     /// <summary>The result of one check.</summary>
     /// <param name="Failure">What was expected and what was seen; null if it passed.</param>
-    private sealed record CheckResult(string Check, double Seconds, string? Failure);
+    private sealed record CheckResult(string Check, double Seconds, string? Failure)
+    {
+        public Fields ToFields() => new() { { "check", Check }, { "seconds", Seconds }, { "failure", Failure } };
+    }
 }

@@ -35,7 +35,7 @@ internal static class SessionCommands
             var session = await client.Sessions.OpenAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), lifetime, cancellationToken: stop);
             var id = Convert.ToHexString(session.Id.Span);
             if (output.IsJson)
-                output.Document(new { Session = id, LifetimeMs = session.Lifetime.TotalMilliseconds, Etag = session.Opened.ToString() });
+                output.Document(new Fields { { "session", id }, { "lifetime_ms", session.Lifetime.TotalMilliseconds }, { "etag", session.Opened.ToString() } });
             else
                 output.Line(id);
             return ExitCodes.Done;
@@ -49,7 +49,7 @@ internal static class SessionCommands
             await using var client = Globals.ClientOf(arguments);
             var left = await client.Sessions.KeepAliveAsync(session, cancellationToken: stop);
             if (output.IsJson)
-                output.Document(new { LeftMs = left.TotalMilliseconds });
+                output.Document(new Fields { { "left_ms", left.TotalMilliseconds } });
             else if (left > TimeSpan.Zero)
                 output.Line(Text.Seconds(left));
             return left > TimeSpan.Zero ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, "The session has ended.");
@@ -63,7 +63,7 @@ internal static class SessionCommands
             await using var client = Globals.ClientOf(arguments);
             var removed = await client.Sessions.EndAsync(session, cancellationToken: stop);
             if (output.IsJson)
-                output.Document(new { Existed = removed is not null, Removed = removed ?? 0 });
+                output.Document(new Fields { { "existed", removed is not null }, { "removed", removed ?? 0 } });
             else if (removed is { } count)
                 output.Line(count.ToString(CultureInfo.InvariantCulture));
             return removed is not null ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, "The session had ended.");

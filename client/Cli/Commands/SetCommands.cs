@@ -73,7 +73,7 @@ internal static class SetCommands
             var key = arguments.GetRequiredValue(Key);
             var count = await client.Sets.CountAsync(Text.ToBytes(key), ReadOption.Of(arguments), stop);
             if (output.IsJson)
-                output.Document(new { Set = key, Count = count });
+                output.Document(new Fields { { "set", key }, { "count", count } });
             else
                 output.Line(count.ToString(CultureInfo.InvariantCulture));
             return ExitCodes.Done;
@@ -115,21 +115,21 @@ internal static class SetCommands
             });
     }
 
-    private static object DocumentOf(IntersectResult result, string[] prefixes) => new
+    private static Fields DocumentOf(IntersectResult result, string[] prefixes) => new Fields
     {
-        result.Count,
-        Members = result.Members.Select(static member => MemberDocument.Of(member.Span)),
-        result.More,
-        Facets = result.Facets.Select((of, index) => new
+        { "count", result.Count },
+        { "members", result.Members.Select(static member => ToDocument(member.Span)) },
+        { "more", result.More },
+        { "facets", result.Facets.Select((of, index) => new Fields
         {
-            Prefix = prefixes[index],
-            of.SetsFound,
-            Sets = of.Sets.Select(static facet =>
+            { "prefix", prefixes[index] },
+            { "sets_found", of.SetsFound },
+            { "sets", of.Sets.Select(static facet =>
             {
                 var (set, base64) = Text.ForJson(facet.Key.Span);
-                return new { Set = set, SetBase64 = base64, facet.Count };
-            }),
-        }),
+                return new Fields { { "set", set }, { "set_base64", base64 }, { "count", facet.Count } };
+            }) },
+        }) },
     };
 
     private static void PrintText(Output output, IntersectResult result, bool isRaw)
@@ -149,7 +149,7 @@ internal static class SetCommands
     {
         if (output.IsJson)
         {
-            output.Document(MemberDocument.Of(member));
+            output.Document(ToDocument(member));
             return;
         }
         output.Field(member, isRaw);
@@ -159,18 +159,15 @@ internal static class SetCommands
     private static void Print(Output output, SetChangeResult result)
     {
         if (output.IsJson)
-            output.Document(new { result.Changed, Shard = result.Position.Shard, Etag = result.Position.Etag.ToString() });
+            output.Document(new Fields { { "changed", result.Changed }, { "shard", result.Position.Shard }, { "etag", result.Position.Etag.ToString() } });
         else
             output.Line(result.Changed.ToString(CultureInfo.InvariantCulture));
     }
 
-    /// <summary>A member in JSON; bytes as in <see cref="EntryDocument"/>.</summary>
-    private sealed record MemberDocument(string? Member, string? MemberBase64)
+    // A member in JSON, with bytes as in EntryDocument.
+    private static Fields ToDocument(ReadOnlySpan<byte> member)
     {
-        public static MemberDocument Of(ReadOnlySpan<byte> member)
-        {
-            var (text, base64) = Text.ForJson(member);
-            return new MemberDocument(text, base64);
-        }
+        var (text, base64) = Text.ForJson(member);
+        return new Fields { { "member", text }, { "member_base64", base64 } };
     }
 }

@@ -7,31 +7,33 @@ namespace KvCluster.Cli.Commands;
 /// <summary>What `kv status --shard` adds: leases, the leader's view of its followers, and the replicas' decisions in order of time.</summary>
 internal static class ShardDetail
 {
-    public static object ToDocument(ReplicaDetail detail) => new
+    public static Fields ToDocument(ReplicaDetail detail) => new Fields
     {
-        Replica = Hex(detail.Replica),
-        Incarnation = Hex(detail.Incarnation),
-        detail.Generation,
-        LeaseLeftMs = detail.LeaseLeft.TotalMilliseconds,
-        GrantLeftMs = detail.GrantLeft.TotalMilliseconds,
-        Followers = detail.Followers.Select(follower => new
+        { "replica", Hex(detail.Replica) },
+        { "incarnation", Hex(detail.Incarnation) },
+        { "generation", detail.Generation },
+        { "lease_left_ms", detail.LeaseLeft.TotalMilliseconds },
+        { "grant_left_ms", detail.GrantLeft.TotalMilliseconds },
+        { "followers", detail.Followers.Select(follower => new Fields
         {
-            Replica = Hex(follower.Replica),
-            follower.Node,
-            follower.State,
-            Acknowledged = follower.Acknowledged.ToString(),
-            Sent = follower.Sent.ToString(),
-            follower.OutstandingBytes,
-            GrantLeftMs = follower.GrantLeft.TotalMilliseconds,
-            SilentMs = follower.Silent.TotalMilliseconds,
-            follower.SnapshotBytes,
-            follower.SnapshotStored,
-            follower.SnapshotVerified,
-        }),
-        detail.ScrubbedPages,
-        detail.ScrubPasses,
-        Compared = detail.Compared is { } compared ? new { Etag = compared.Etag.ToString(), compared.Replicas, AgoMs = compared.Ago.TotalMilliseconds } : null,
-        Decisions = detail.Decisions.Select(line => new { Time = Time(line), line.Text, line.Alarm }),
+            { "replica", Hex(follower.Replica) },
+            { "node", follower.Node },
+            { "state", follower.State },
+            { "acknowledged", follower.Acknowledged.ToString() },
+            { "sent", follower.Sent.ToString() },
+            { "outstanding_bytes", follower.OutstandingBytes },
+            { "grant_left_ms", follower.GrantLeft.TotalMilliseconds },
+            { "silent_ms", follower.Silent.TotalMilliseconds },
+            { "snapshot_bytes", follower.SnapshotBytes },
+            { "snapshot_stored", follower.SnapshotStored },
+            { "snapshot_verified", follower.SnapshotVerified },
+        }) },
+        { "scrubbed_pages", detail.ScrubbedPages },
+        { "scrub_passes", detail.ScrubPasses },
+        { "compared", detail.Compared is { } compared
+            ? new Fields { { "etag", compared.Etag.ToString() }, { "replicas", compared.Replicas }, { "ago_ms", compared.Ago.TotalMilliseconds } }
+            : null },
+        { "decisions", detail.Decisions.Select(line => new Fields { { "time", Time(line) }, { "text", line.Text }, { "alarm", line.Alarm } }) },
     };
 
     public static void Print(Output output, ClusterStatus status)

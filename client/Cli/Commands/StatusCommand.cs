@@ -33,41 +33,41 @@ internal static class StatusCommand
             return ExitCodes.Done;
         });
 
-    private static object ToDocument(ClusterStatus status, Dictionary<uint, Etag> newest) => new
+    private static Fields ToDocument(ClusterStatus status, Dictionary<uint, Etag> newest) => new Fields
     {
-        status.Cluster,
-        Nodes = status.Nodes.Select(node => new
+        { "cluster", status.Cluster },
+        { "nodes", status.Nodes.Select(node => new Fields
         {
-            node.Node,
-            node.Address,
-            node.Version,
-            node.FormatLevels,
-            node.ContractLevels,
-            Error = OrNull(node.Error),
-            Replicas = node.Replicas.Select(replica => new
+            { "node", node.Node },
+            { "address", node.Address },
+            { "version", node.Version },
+            { "format_levels", LevelsCommand.ToDocument(node.FormatLevels) },
+            { "contract_levels", LevelsCommand.ToDocument(node.ContractLevels) },
+            { "error", OrNull(node.Error) },
+            { "replicas", node.Replicas.Select(replica => new Fields
             {
-                replica.Shard,
-                Start = Text.FromBytes(replica.Start.Span),
-                End = Text.FromBytes(replica.End.Span),
-                replica.Role,
-                replica.Epoch,
-                replica.Leader,
-                Last = replica.Last.ToString(),
-                Durable = replica.Durable.ToString(),
-                Committed = replica.Committed.ToString(),
-                Applied = replica.Applied.ToString(),
-                Lag = Lag(replica, newest),
-                replica.Keys,
-                replica.DataBytes,
-                replica.DataAllocatedBytes,
-                replica.JournalBytes,
-                Digest = replica.Digest.IsEmpty ? null : Convert.ToHexStringLower(replica.Digest.Span),
-                DigestEtag = replica.Digest.IsEmpty ? null : replica.DigestEtag.ToString(),
-                Failure = OrNull(replica.Failure),
-                LacksSpace = OrNull(replica.LacksSpace),
-                Detail = replica.Detail is null ? null : ShardDetail.ToDocument(replica.Detail),
-            }),
-        }),
+                { "shard", replica.Shard },
+                { "start", Text.FromBytes(replica.Start.Span) },
+                { "end", Text.FromBytes(replica.End.Span) },
+                { "role", replica.Role },
+                { "epoch", replica.Epoch },
+                { "leader", replica.Leader },
+                { "last", replica.Last.ToString() },
+                { "durable", replica.Durable.ToString() },
+                { "committed", replica.Committed.ToString() },
+                { "applied", replica.Applied.ToString() },
+                { "lag", Lag(replica, newest) },
+                { "keys", replica.Keys },
+                { "data_bytes", replica.DataBytes },
+                { "data_allocated_bytes", replica.DataAllocatedBytes },
+                { "journal_bytes", replica.JournalBytes },
+                { "digest", replica.Digest.IsEmpty ? null : Convert.ToHexStringLower(replica.Digest.Span) },
+                { "digest_etag", replica.Digest.IsEmpty ? null : replica.DigestEtag.ToString() },
+                { "failure", OrNull(replica.Failure) },
+                { "lacks_space", OrNull(replica.LacksSpace) },
+                { "detail", replica.Detail is null ? null : ShardDetail.ToDocument(replica.Detail) },
+            }) },
+        }) },
     };
 
     private static Dictionary<uint, Etag> NewestOfShards(ClusterStatus status) => status.Nodes

@@ -113,24 +113,25 @@ internal static class TopCommand
 
     private static string Number(ulong number) => number.ToString(CultureInfo.InvariantCulture);
 
-    private static object ToDocument(Look look) => new
+    private static Fields ToDocument(Look look) => new Fields
     {
-        look.Status.Cluster,
-        Shards = look.Shards.Select(static shard => new
+        { "cluster", look.Status.Cluster },
+        { "shards", look.Shards.Select(static shard => new Fields
         {
-            shard.Shard,
-            shard.Leader,
-            Start = Text.FromBytes(shard.Start.Span),
-            End = Text.FromBytes(shard.End.Span),
-            shard.Changes,
-            shard.ChangesPerSecond,
-            shard.Keys,
-            shard.DataBytes,
-            shard.Lag,
-            shard.Replicas,
-            shard.Serving,
-        }),
-        Silent = look.Status.Nodes.Where(static node => node.Error.Length > 0).Select(static node => new { node.Node, node.Error }),
+            { "shard", shard.Shard },
+            { "leader", shard.Leader },
+            { "start", Text.FromBytes(shard.Start.Span) },
+            { "end", Text.FromBytes(shard.End.Span) },
+            { "changes", shard.Changes },
+            { "changes_per_second", shard.ChangesPerSecond },
+            { "keys", shard.Keys },
+            { "data_bytes", shard.DataBytes },
+            { "lag", shard.Lag },
+            { "replicas", shard.Replicas },
+            { "serving", shard.Serving },
+        }) },
+        { "silent", look.Status.Nodes.Where(static node => node.Error.Length > 0)
+            .Select(static node => new Fields { { "node", node.Node }, { "error", node.Error } }) },
     };
 
     /// <summary>What was seen at one moment.</summary>

@@ -38,20 +38,20 @@ internal static class TransactCommand
         return TransactionText.Decode(bytes.AsSpan(0, read));
     }
 
-    private static object DocumentOf(TransactResult result) => new
+    private static Fields DocumentOf(TransactResult result) => new Fields
     {
-        result.Succeeded,
-        result.FailedCondition,
-        Shard = result.Position.Shard,
-        Etag = result.Position.Etag.ToString(),
-        Results = result.Results.Select(static one => new
+        { "succeeded", result.Succeeded },
+        { "failed_condition", result.FailedCondition },
+        { "shard", result.Position.Shard },
+        { "etag", result.Position.Etag.ToString() },
+        { "results", result.Results.Select(static one => new Fields
         {
-            Etag = one.Etag == default ? null : one.Etag.ToString(),
-            one.Existed,
-            Number = one.Number is { } number ? Text.Number(number) : null,
-            Entries = one.Entries.Select(static entry => EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag)),
-            one.More,
-        }),
+            { "etag", one.Etag == default ? null : one.Etag.ToString() },
+            { "existed", one.Existed },
+            { "number", one.Number is { } number ? Text.Number(number) : null },
+            { "entries", one.Entries.Select(static entry => EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag).ToFields()) },
+            { "more", one.More },
+        }) },
     };
 
     private static void Print(Output output, TransactResult result)

@@ -80,7 +80,7 @@ internal static class VerifyCommand
     {
         var (missing, different) = (differences.CountOf(Comparison.Missing), differences.CountOf(Comparison.Different));
         if (output.IsJson)
-            output.Document(new { Records = records, Missing = missing, Different = different, Seconds = Math.Round(seconds, 3) });
+            output.Document(new Fields { { "records", records }, { "missing", missing }, { "different", different }, { "seconds", Math.Round(seconds, 3) } });
         else
             output.Line(string.Create(CultureInfo.InvariantCulture, $"{records:N0} records in {seconds:F1} s, {records / seconds:N0} records/s; "
                 + $"{missing:N0} missing, {different:N0} different"));

@@ -77,15 +77,18 @@ internal static class WatchCommand
     private static void PrintPosition(Output output, string? token, bool isInitialComplete)
     {
         if (output.IsJson && token is not null)
-            output.Document(
-                new WatchPositionDocument { Kind = isInitialComplete ? WatchPositionDocument.InitialComplete : WatchPositionDocument.Bookmark, Token = token });
+            output.Document(new WatchPositionDocument
+            {
+                Kind = isInitialComplete ? WatchPositionDocument.InitialComplete : WatchPositionDocument.Bookmark,
+                Token = token,
+            }.ToFields());
     }
 
     private static void PrintForget(Output output, KvRange range, bool isRaw)
     {
         if (output.IsJson)
         {
-            output.Document(WatchForgetDocument.Of(range));
+            output.Document(WatchForgetDocument.Of(range).ToFields());
             return;
         }
         if (output.IsValueOnly)
@@ -102,7 +105,7 @@ internal static class WatchCommand
         var happened = message.Events[index];
         if (output.IsJson)
         {
-            output.Document(WatchDocument.Of(message, happened, watch.KeysOnly, index == message.Events.Count - 1 ? message.Token : null));
+            output.Document(WatchDocument.Of(message, happened, watch.KeysOnly, index == message.Events.Count - 1 ? message.Token : null).ToFields());
             return;
         }
         if (output.IsValueOnly)

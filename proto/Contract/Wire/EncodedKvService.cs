@@ -9,7 +9,11 @@ namespace KvCluster.Wire;
 [BindServiceMethod(typeof(EncodedKvService), nameof(BindService))]
 internal abstract class EncodedKvService
 {
-    private const string ServiceName = "kvcluster.v1.Kv";
+    /// <summary>
+    /// The service's full name, also for those who make its calls. To read it from the descriptor would first build those of all messages and, by reflection,
+    /// accessors of all their fields, and a program's first call would wait for that.
+    /// </summary>
+    public const string ServiceName = "kvcluster.v1.Kv";
 
     /// <summary>Registers every method with a binder, as generated code does.</summary>
     /// <param name="binder">Gets each method.</param>

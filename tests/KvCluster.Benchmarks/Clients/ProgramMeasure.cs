@@ -36,11 +36,16 @@ internal static class ProgramMeasure
         var kv = Tools.Built("kv", "KvCluster.Cli");
         var rows = new List<BenchmarkRow>();
         await AddAsync(Get, AheadOfTime, () => GetAsync(kv));
+        await AddAsync(FirstCall, AheadOfTime, () => FirstOfKvAsync(kv));
         if (Environment.GetEnvironmentVariable(NativeVariable) is { Length: > 0 } native)
+        {
             await AddAsync(Get, Native, () => GetAsync(native));
+            await AddAsync(FirstCall, Native, () => FirstOfKvAsync(native));
+        }
         else
-            progress($"SKIPPED {Get}, {Native}: {NativeVariable} names no such program");
-        await AddAsync(FirstCall, AheadOfTime, FirstOfKvAsync);
+        {
+            progress($"SKIPPED {Get} and {FirstCall}, {Native}: {NativeVariable} names no such program");
+        }
         await AddAsync(FirstCall, AtRunTime, FirstOfThisProgramAsync);
         return rows;
 
@@ -65,10 +70,10 @@ internal static class ProgramMeasure
         }
 
         // The first of its calls is by far its longest.
-        async Task<double> FirstOfKvAsync()
+        async Task<double> FirstOfKvAsync(string program)
         {
             using var document = JsonDocument.Parse(await OutputOfAsync(
-                kv, ["bench", "get", "--callers", "1", "--keys", "1", "--seconds", "0.1", "--output", "json", "--endpoint", servers.RouterAddress]));
+                program, ["bench", "get", "--callers", "1", "--keys", "1", "--seconds", "0.1", "--output", "json", "--endpoint", servers.RouterAddress]));
             return document.RootElement.GetProperty("max_ms").GetDouble();
         }
 

@@ -89,6 +89,22 @@ public sealed class ValueBytesTests
     }
 
     [ToolFact("bash")]
+    public async Task Get_OfOneKey_WaitsForNoMap()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        using var folder = new TemporaryDirectory();
+        Assert.Equal((0, ""), await ExitOfAsync("$KV put key value > etag"));
+        cluster.Nodes[0].MapMayGo = new TaskCompletionSource().Task;
+        Assert.Equal((0, "value\n"), await ExitOfAsync("$KV get key"));
+
+        async Task<(int ExitCode, string Output)> ExitOfAsync(string script)
+        {
+            var (exitCode, output, _) = await RunAsync(cluster, folder, script);
+            return (exitCode, output);
+        }
+    }
+
+    [ToolFact("bash")]
     [Trait("Turn", "2")]
     public async Task Get_ClusterNotFound_NamesTheKey()
     {

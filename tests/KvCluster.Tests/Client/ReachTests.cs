@@ -169,6 +169,80 @@ public sealed class ReachTests
         });
     }
 
+    /// <summary>A command that read one key waited for the map of all shards first.</summary>
+    [Fact]
+    public async Task OneRead_AtAnEndpointThatServesIt_AsksForNoMap()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using (var writer = cluster.Connect())
+            await writer.PutAsync("a", "1");
+        cluster.Nodes[0].MapMayGo = new TaskCompletionSource().Task;
+        await using var reader = ForOneRead(cluster, Eventually.Limit);
+        Assert.Equal("1", (await reader.GetAsync("a")).Value.ToUtf8String());
+    }
+
+    [Fact]
+    public async Task OneRead_AtAnEndpointThatDoesNotLeadTheShard_GoesToTheLeader()
+    {
+        await using var cluster = await FakeCluster.StartAsync(2, "m");
+        await using (var writer = cluster.Connect())
+            await writer.PutAsync("z", "1");
+        await using var reader = ForOneRead(cluster, Eventually.Limit);
+        Assert.Equal("1", (await reader.GetAsync("z")).Value.ToUtf8String());
+        Assert.Contains(cluster.Nodes[0].Calls, static call => call.Method == V1.Method.Get);
+        Assert.Contains(cluster.Nodes[1].CallsAsLeader, static call => call.Method == V1.Method.Get);
+    }
+
+    /// <summary>The endpoint may be a node that is cut off from the others, and then the read must not spend all of its time there.</summary>
+    [Fact]
+    public async Task OneRead_AtAnEndpointThatIsSilent_GoesToTheLeaderInTime()
+    {
+        await using var cluster = await FakeCluster.StartAsync(2, "m");
+        await using (var writer = cluster.Connect())
+            await writer.PutAsync("z", "1");
+        cluster.Nodes[0].Script = static _ => Task.FromResult<Reply?>(FakeNode.Silence);
+        await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(2), async time =>
+        {
+            await using var reader = ForOneRead(cluster, time);
+            try
+            {
+                return (await reader.GetAsync("z")).Found;
+            }
+            catch (KvUnavailableException)
+            {
+                return false;
+            }
+        });
+    }
+
+    /// <summary>A router that is being stopped, and one of an older version, refuse what the leader serves.</summary>
+    [Theory]
+    [InlineData(StatusCode.Unavailable, "CLIENT_CLOSED")]
+    [InlineData(StatusCode.Unimplemented, "UNSUPPORTED_BY_PEER")]
+    public async Task OneRead_ThatTheEndpointCannotServe_GoesToTheLeader(StatusCode code, string reason)
+    {
+        await using var cluster = await FakeCluster.StartAsync(2, "m");
+        await using (var writer = cluster.Connect())
+            await writer.PutAsync("z", "1");
+        cluster.Nodes[0].Script = call => Task.FromResult<Reply?>(FakeNode.Refuse(call, code, reason));
+        await using var reader = ForOneRead(cluster, Eventually.Limit);
+        Assert.Equal("1", (await reader.GetAsync("z")).Value.ToUtf8String());
+    }
+
+    [Fact]
+    public async Task OneRead_ThatTheEndpointCallsInvalid_GoesNowhereElse()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        cluster.Nodes[0].MapMayGo = new TaskCompletionSource().Task;
+        cluster.Nodes[0].Script = static call => Task.FromResult<Reply?>(FakeNode.Refuse(call, StatusCode.InvalidArgument, "BAD_REQUEST"));
+        await using var reader = ForOneRead(cluster, Eventually.Limit);
+        await Assert.ThrowsAsync<KvInvalidRequestException>(async () => await reader.GetAsync("a"));
+        Assert.Single(cluster.Nodes[0].Calls);
+    }
+
+    private static KvClient ForOneRead(FakeCluster cluster, TimeSpan timeout) =>
+        new(new KvClientOptions { Endpoints = [cluster.Endpoint], IsForOneRead = true, Timeout = timeout });
+
     /// <summary>The node was not told of a call that was given up, and kept its place until the answer.</summary>
     [Fact]
     public async Task Call_GivenUpByItsCaller_IsCancelledAtTheNode()

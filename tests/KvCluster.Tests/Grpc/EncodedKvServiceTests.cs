@@ -21,6 +21,9 @@ public sealed class EncodedKvServiceTests
             Assert.Equal(name, Encoding.UTF8.GetString((await handler(MessageBytes.Rent(), null!)).Written));
     }
 
+    [Fact]
+    public void ServiceName_IsThatOfTheContract() => Assert.Equal(EncodedKvService.ServiceName, V1.Kv.Descriptor.FullName);
+
     private static MethodType TypeOf(bool isClientStreaming, bool isServerStreaming) => (isClientStreaming, isServerStreaming) switch
     {
         (false, false) => MethodType.Unary,

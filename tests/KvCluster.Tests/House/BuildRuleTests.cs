@@ -102,6 +102,14 @@ public sealed partial class BuildRuleTests
         Assert.DoesNotContain(Sources("proto/", "node/", "client/", "router/", "deploy/", "tests/"), path => LeftForLater().IsMatch(House.Read(path)));
 
     /// <summary>
+    /// The first use of one descriptor builds those of all messages and, by reflection, accessors of all their fields. A program's first call must not wait for
+    /// that. The packages' methods for details of errors use them, too.
+    /// </summary>
+    [Fact]
+    public void Client_UsesNoDescriptors() =>
+        Assert.DoesNotContain(Sources("proto/Contract/", "proto/Tls/", "client/"), static path => Descriptors().IsMatch(House.Read(path)));
+
+    /// <summary>
     /// Of scripts and settings only the comments count. What cannot be broken may be longer: the lines of a raw string, tables, fenced blocks, headings, and a
     /// link or a command in backticks that is too long by itself.
     /// </summary>
@@ -141,6 +149,9 @@ public sealed partial class BuildRuleTests
 
     [GeneratedRegex(@"^\| `([\w.]+)` \| ([0-9.]+) \|$", RegexOptions.Multiline)]
     private static partial Regex VersionRow();
+
+    [GeneratedRegex(@"\.Descriptor\b|\bGetDetail<|\bAny\.Pack\(|\bUnpack<")]
+    private static partial Regex Descriptors();
 
     // Of several lines. In a verbatim string three quotes are something else.
     [GeneratedRegex(@"(?<![""@])(""{3,})[^\S\n]*\n.*?\n[^\S\n]*\1", RegexOptions.Singleline)]
