@@ -15,6 +15,12 @@ namespace KvCluster.Storage;
 /// </summary>
 internal sealed class GroupCommit
 {
+    /// <summary>
+    /// So many requests, or bytes of them, are worth a record of their own at any time. A record costs three nodes as much as seven small requests.
+    /// </summary>
+    private const int GatheredCount = 32;
+    private const int GatheredBytes = 32 << 10;
+
     private readonly StoreContext _context;
     private readonly StoreLifecycle _life;
     private readonly PageStore _pages;
@@ -65,16 +71,22 @@ internal sealed class GroupCommit
     /// requests gather for the next batch meanwhile. A committed record no longer counts, even if this replica's disk has not written it yet, so a slow disk
     /// delays nothing until the records waiting for it exceed their bound, which shrinks while memory is short. When checkpoints fall behind, or the node's
     /// memory nears its budget, each batch is also followed by a pause that grows with the lag, so that writers slow down gradually and are not stopped.
+    /// False also while requests gather behind a record: its commit, after which the owner asks again, ends that.
     /// </summary>
     public bool CanAppend =>
-        IsLeading && !_life.HasEnded
-            && !_memory.IsHeldBack && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.BytesInFlight < _memory.BodyBytesWaitingMax;
+        IsLeading && !_life.HasEnded && !_memory.IsHeldBack
+            && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.BytesInFlight < _memory.BodyBytesWaitingMax && !IsGathering;
 
     /// <summary>The countdowns of sessions with a lifetime; null if this replica does not lead. Any thread.</summary>
     public SessionLifetimes? Lifetimes => _lives.Lifetimes;
 
     // A record with a wall time of its own is followed by no other, so that a node that has not heard of the raised level continues with both times.
     private bool HasShardTimes => _context.Options.HasShardTimes || _roots.Newest.WallTime != 0;
+
+    // Few requests wait for the record before them to be committed while other shards wait for the writer. Those requests are answered no later: each record
+    // that is saved is time for the others, of which this one has its share.
+    private bool IsGathering =>
+        _roots.NewestEtag != _roots.PublishedEtag && _requests.Queue.Count < GatheredCount && _requests.Queue.Bytes < GatheredBytes && _context.Writer.IsBehind;
 
     // Whether this replica leads and the first record of its epoch is committed.
     private bool IsOpen => _roots.PublishedEtag.Epoch == _log.OwnEpoch;

@@ -48,11 +48,11 @@ internal sealed class JournalCompletions
 
     private void Report()
     {
-        var couldAppend = _writes.CanAppend;
         _durable.Report(_events!);
         if (_journal.Failure is { } failure)
             _life.Fail(failure);
-        else if (!couldAppend)
+        else
+            // Requests that gathered while the writer was behind may be told here first.
             _writes.TellWork();
         _memory.Observe();
         _checkpoints.StartIfDue();

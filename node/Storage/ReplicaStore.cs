@@ -52,8 +52,9 @@ internal sealed class ReplicaStore : IDisposable
         Tail = new CommittedTail(context, Life, Pages, index, Reader, recovered.JournalDirectory);
         Action<Exception> readFailed = failure => context.Writer.Post(new WorkAction(() => Life.Fail(failure)));
         var prefetch = context.Prefetch is { } executor ? new PathPrefetch(executor, Pages, OpenSnapshot, readFailed) : null;
-        // Nothing of the file is in memory, as far as is known.
-        prefetch?.BecomeCold();
+        // Nothing of the file is in memory, as far as is known. That of a store just made has nothing that could be read.
+        if (Pages.Covered.Etag > Etag.None)
+            prefetch?.BecomeCold();
         var recordsAhead = new ReadAhead(prefetch, context.Writer, () => Life.Guard(OnRecordsRead));
         Committed = new CommittedRecords(context, Life, Pages, index, Log, Reader, _shardClock, recordsAhead);
         // A checkpoint names nothing beyond what is durable here.

@@ -14,6 +14,9 @@ internal sealed class StepExecutor : ISerialExecutor
     public bool IsIdle => _items.Count == 0 && !IsRunning;
 
     /// <inheritdoc/>
+    public bool IsBehind { get; set; }
+
+    /// <inheritdoc/>
     public void Post(IWorkItem item) => _items.Enqueue(item);
 
     /// <summary>Whether an item is running. No other item may run then.</summary>

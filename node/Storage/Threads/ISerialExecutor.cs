@@ -9,6 +9,11 @@ internal interface ISerialExecutor
     /// <summary>Whether nothing seems to be queued or running. A hint for choosing between executors. Any thread.</summary>
     bool IsIdle { get; }
 
+    /// <summary>
+    /// Whether so many items wait that those of several shards must be among them. A hint for doing more at once. Called within an item.
+    /// </summary>
+    bool IsBehind { get; }
+
     /// <summary>Queues an item. Never blocks, and never runs it before returning. Any thread.</summary>
     void Post(IWorkItem item);
 }

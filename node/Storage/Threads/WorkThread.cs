@@ -29,6 +29,11 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     /// </summary>
     public const int BackgroundNice = 10;
 
+    /// <summary>
+    /// So many items wait for a thread that is behind. One shard alone seldom has as many: a turn, a notice of requests, and one of what the disk has written.
+    /// </summary>
+    public const int BehindItems = 4;
+
     /// <summary>A yield takes half a microsecond, unless another thread runs in between.</summary>
     private const int TakenMicroseconds = 5;
 
@@ -58,6 +63,9 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
 
     /// <inheritdoc/>
     public bool IsIdle => (Volatile.Read(ref _turn) & 1) == 0 && _items.IsEmpty;
+
+    /// <inheritdoc/>
+    public bool IsBehind => _items.Count >= BehindItems;
 
     /// <summary>The name of the thread.</summary>
     public string Name => _thread.Name!;

@@ -24,6 +24,9 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
     /// <summary>Whether there is nothing to take. On the writer executor this is exact only for requests added before.</summary>
     public bool IsEmpty => _held is null ? _requests.IsEmpty : !_isReleased;
 
+    /// <summary>Number of the requests that wait.</summary>
+    public int Count => Volatile.Read(ref _count);
+
     /// <summary>Bytes of the requests that wait.</summary>
     public long Bytes => Interlocked.Read(ref _bytes);
 

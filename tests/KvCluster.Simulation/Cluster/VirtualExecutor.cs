@@ -14,6 +14,8 @@ internal sealed class VirtualExecutor(VirtualTime time, Random random, Func<long
 
     public bool IsIdle => _items.Count == 0 && !IsRunning;
 
+    public bool IsBehind => _items.Count >= WorkThread.BehindItems;
+
     public void Post(IWorkItem item)
     {
         if (_dead)

@@ -38,6 +38,25 @@ public sealed class WorkThreadTests
     }
 
     [Fact]
+    public void IsBehind_ManyItemsWait_UntilFewDo()
+    {
+        using var release = new ManualResetEventSlim();
+        var seen = new List<bool>();
+        using (var work = new WorkThread("test", TimeProvider.System))
+        {
+            work.Post(new WorkAction(release.Wait));
+            Assert.False(work.IsBehind);
+            // The first of them sees one less than were posted.
+            for (var item = 0; item < WorkThread.BehindItems + 2; item++)
+                work.Post(new WorkAction(() => seen.Add(work.IsBehind)));
+            release.Set();
+        }
+        // Dispose posts one item more, perhaps before the first one is run.
+        Assert.True(seen[0]);
+        Assert.False(seen[^1]);
+    }
+
+    [Fact]
     public void Post_ToAParkedThread_WakesIt()
     {
         using var work = new WorkThread("test", TimeProvider.System);

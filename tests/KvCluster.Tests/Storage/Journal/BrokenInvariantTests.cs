@@ -50,6 +50,8 @@ public sealed class BrokenInvariantTests
 
         public bool IsIdle => IsBroken ? throw new InvariantException($"broken {++_broken}") : executor.IsIdle;
 
+        public bool IsBehind => executor.IsBehind;
+
         public void Post(IWorkItem item) => executor.Post(item);
     }
 }

@@ -89,6 +89,8 @@ public sealed class JournalStateTests
     {
         public bool IsIdle => true;
 
+        public bool IsBehind => false;
+
         public void Post(IWorkItem item)
         {
         }

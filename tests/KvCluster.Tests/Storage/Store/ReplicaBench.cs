@@ -69,6 +69,13 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
 
     public bool AnswersReads { get; set; } = true;
 
+    /// <summary>Whether other shards seem to wait for the writer executor.</summary>
+    public bool IsWriterBehind
+    {
+        get => _work.IsBehind;
+        set => _work.IsBehind = value;
+    }
+
     /// <summary>The owner of sessions where it does not matter.</summary>
     public static QuotaOwner Owner { get; } = new(7, 9);
 

@@ -89,6 +89,19 @@ public sealed class StepReadsTests : IDisposable
         Follow(bodies, BodiesAfter(before));
     }
 
+    // A store just made looked up each request on another thread until 8,192 keys were found in memory: with 64 shards all of a minute's puts.
+    [Fact]
+    public void Open_StoreWithoutPages_LooksUpNothingAhead()
+    {
+        _leader.Open();
+        Assert.True(_leader.Store.Requests.Prefetch is { IsCold: false });
+        Assert.Equal(WriteOutcome.Applied, _leader.Write(static request => request.Put("key"u8, "v"u8)).Outcome);
+        _leader.Checkpoint();
+        _leader.Close();
+        _leader.Open();
+        Assert.True(_leader.Store.Requests.Prefetch is { IsCold: true });
+    }
+
     /// <summary>Puts are answered while keys expire: none waits for all of them.</summary>
     [Fact]
     public void Puts_WhileManyKeysAreDue_AreAnsweredBetweenThem()
