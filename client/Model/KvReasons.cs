@@ -11,7 +11,9 @@ public static class KvReasons
     /// <summary>The request contradicts itself or a limit; the message says how. Nothing was applied.</summary>
     public const string BadRequest = "BAD_REQUEST";
 
-    /// <summary>A node, or the connection to it, has too much to do, and the time of the call was over. Nothing was applied; try again later.</summary>
+    /// <summary>
+    /// A node, or the connection to it, has too much to do, and most of the call's time, or all of it, is over. Nothing was applied; try again later.
+    /// </summary>
     public const string Busy = "BUSY";
 
     /// <summary>A <see cref="KvCache"/> would have more keys or bytes than it may.</summary>

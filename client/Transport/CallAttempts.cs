@@ -33,6 +33,9 @@ internal sealed class CallAttempts
     private Status? _late;
     private string _lastFailure = NobodyAsked;
 
+    // For how long the last refusal asked to wait; zero if it did not.
+    private TimeSpan _waitAsked;
+
     // Whether the last attempt failed because there was no leader, or no connection to one. Otherwise a call that times out had a node that did not answer in
     // time.
     private bool _lacksLeader;
@@ -105,6 +108,7 @@ internal sealed class CallAttempts
         _isIdentified = _lacksLeader = NoRetry = AtAnyReplica = IsAtEndpoint = false;
         _unknown = _late = null;
         _lastFailure = NobodyAsked;
+        _waitAsked = TimeSpan.Zero;
         LastReason = NoAnswer;
         Method = Method.Unspecified;
         Key = default;
@@ -147,7 +151,7 @@ internal sealed class CallAttempts
     {
         _lastFailure = status.Message;
         var reason = CallStatus.ReasonOf(status);
-        LastReason = reason;
+        (LastReason, _waitAsked) = (reason, CallStatus.RetryDelayOf(status));
         _lacksLeader = reason is "NOT_LEADER" or "WRONG_SHARD" or "NO_LEADER" or "STOPPING";
         var code = (StatusCode)status.Code;
         var isLate = code == StatusCode.DeadlineExceeded;
@@ -167,6 +171,8 @@ internal sealed class CallAttempts
     public Attempt Unanswered(in CallAnswer answer)
     {
         var failure = answer.Failure ?? "no answer";
+        if (answer.PlaceAfter is { } placeAfter)
+            return HadNoPlace(failure, placeAfter);
         if (answer.Sent && IsChange)
             return Unknown(CallStatus.OutcomeUnknown(failure));
         // If the deadline passed during the wait for a connection, the reason why there was none before is more useful.
@@ -179,9 +185,18 @@ internal sealed class CallAttempts
             : Again(failure, lacksLeader: !answer.DeadlinePassed);
     }
 
+    // The line for places is this client's own, and no leader is looked for. A repetition would be the last of that line, with less time than before, so
+    // whoever called is told for how long to wait. A read at any replica has waited for a part of its time only, and may ask another replica.
+    private Attempt HadNoPlace(string failure, TimeSpan wait)
+    {
+        var status = CallStatus.Busy(failure, wait);
+        (_lastFailure, LastReason, _lacksLeader, _waitAsked) = (status.Message, KvReasons.Busy, false, wait);
+        return Attempt.Failed(status, mayRetry: AtAnyReplica && !NoRetry && _runtime.NowMs < DeadlineMs);
+    }
+
     // Why a call has not succeeded by its deadline. On a cluster that is well it was too short, and that must not be called the lack of a leader.
     private Status InTime(string failure) => _lacksLeader ? CallStatus.NoLeaderInTime(failure)
-        : LastReason == "BUSY" ? CallStatus.BusyUntilDeadline(failure)
+        : LastReason == "BUSY" ? CallStatus.BusyUntilDeadline(failure, _waitAsked)
         : CallStatus.DeadlinePassed(failure);
 
     /// <summary>

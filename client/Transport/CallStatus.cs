@@ -45,8 +45,28 @@ internal static class CallStatus
         "DEADLINE_PASSED", $"No answer came before the deadline ({detail}). Nothing was applied; try again, or allow more time.", "no");
 
     /// <summary>The caller's deadline passed while nodes refused the call because they had too much to do; nothing was applied.</summary>
-    public static Status BusyUntilDeadline(string detail) => Create(
-        StatusCode.DeadlineExceeded, "BUSY", $"The deadline passed while the call was refused ({detail}). Nothing was applied; try again later.", "no");
+    /// <param name="detail">What the last one said.</param>
+    /// <param name="wait">How long it asked to wait; zero if it did not.</param>
+    public static Status BusyUntilDeadline(string detail, TimeSpan wait)
+    {
+        var status = Create(
+            StatusCode.DeadlineExceeded, KvReasons.Busy,
+            $"The deadline passed while the call was refused ({detail}). Nothing was applied; try again later, or allow more time.", StatusDetails.NotApplied);
+        return wait > TimeSpan.Zero ? StatusDetails.WithWait(status, wait) : status;
+    }
+
+    /// <summary>The call was not sent, because this client had too much under way; nothing was applied.</summary>
+    /// <param name="detail">What was too much.</param>
+    /// <param name="wait">After what time it would probably be sent.</param>
+    public static Status Busy(string detail, TimeSpan wait)
+    {
+        var status = Create(
+            StatusCode.Unavailable, KvReasons.Busy,
+            $"The call waited until too little of its time was left, and was not sent ({detail}). Nothing was applied. "
+            + $"Try again in {Math.Ceiling(wait.TotalSeconds * 10) / 10:0.0} s, have fewer or smaller requests under way, or allow more time.",
+            StatusDetails.NotApplied);
+        return StatusDetails.WithWait(status, wait);
+    }
 
     /// <summary>No endpoint can be used, for reasons that waiting does not change; nothing was applied.</summary>
     public static Status EndpointUnusable(string detail) => Create(

@@ -28,7 +28,6 @@ internal sealed class NodeConnection : INodeConnection
     private static readonly TimeSpan PauseMax = TimeSpan.FromMilliseconds(500);
 
     private static readonly CallAnswer Closed = new(null, false, "the client is closed", false);
-    private static readonly CallAnswer NoPlace = new(null, false, "too many calls are waiting for this node", true);
 
     /// <summary>The cluster that its streams are meant for.</summary>
     public ExpectedCluster Cluster { get; init; } = new();
@@ -74,12 +73,18 @@ internal sealed class NodeConnection : INodeConnection
     /// <inheritdoc/>
     public string Failure => IsSlow ? NoConnectionYet : _failure;
 
+    // Alone, the calls of one kind to one shard may have half of the bytes.
+    private string NoPlace => $"this client had as many calls under way to {_address} as the calls to one shard may be, or as many bytes of requests, "
+        + $"{FairPlaces.RequestBytesMax / 2 >> 20} MiB";
+
     private bool IsBroken => Environment.TickCount64 < Volatile.Read(ref _pausedUntilMs);
 
     // Includes the failure of the previous attempt, which is most likely the cause of this one too.
     private string NoConnectionYet => $"{_address}: no connection within {SlowMs} ms{(_failure.Length == 0 ? "" : $"; before that {_failure}")}";
 
-    /// <summary>Sends one call. If too many are open, it first waits for a place. It is answered by its deadline at the latest.</summary>
+    /// <summary>
+    /// Sends one call. If too many are open, it first waits for a place, for three quarters of its time at most. It is answered by its deadline at the latest.
+    /// </summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<CallAnswer> CallAsync(PendingCall call, CancellationToken cancellationToken)
     {
@@ -87,8 +92,8 @@ internal sealed class NodeConnection : INodeConnection
             return new CallAnswer(null, false, _failure, false);
         if (IsSlow && !call.IsPatient)
             return new CallAnswer(null, false, NoConnectionYet, false);
-        if (!_open.TryTakePlace(call) && !await _open.TakePlaceAsync(call, cancellationToken).ConfigureAwait(false))
-            return NoPlace;
+        if (!_open.TryTakePlace(call) && await _open.TakePlaceAsync(call, cancellationToken).ConfigureAwait(false) is { } placeAfter)
+            return new CallAnswer(null, false, NoPlace, false) { PlaceAfter = placeAfter };
         // A place has at most two entries, a call and the cancellation of an earlier one, so the queue is bounded too. While there is no connection, calls that
         // left for another node have entries as well; that is no more than were waiting when it became slow.
         _open.Add(call);

@@ -11,12 +11,23 @@ namespace KvCluster.Client.Transport;
 internal sealed class OutstandingCalls
 {
     private const int PlaceBits = 16;
+
+    /// <summary>
+    /// The part of a call's time that it must still have when it gets its place: a quarter. Under more than a node can do, the first of a line are those whose
+    /// deadline is next. They would all be sent too late to be answered, and the outcome of a change that was sent and not answered is unknown.
+    /// </summary>
+    private const int AnswerPart = 4;
+
+    // What a call without a place is told to wait. Less is no wait on a busy machine, and a guess for longer is no better than to look again.
+    private static readonly TimeSpan PlaceAfterMin = TimeSpan.FromMilliseconds(50);
+    private static readonly TimeSpan PlaceAfterMax = TimeSpan.FromSeconds(10);
+
     private readonly Lock _lock = new();
     private readonly PendingCall?[] _calls;
     private readonly ulong[] _ids;
     private readonly Stack<int> _free;
     private readonly FairPlaces _places;
-    private readonly Dictionary<FairPlaces.Share, LinkedList<Waiter>> _waiting = [];
+    private readonly Dictionary<FairPlaces.Share, Line> _waiting = [];
     private readonly Action<ulong> _givenUp;
     private ulong _number;
 
@@ -44,34 +55,40 @@ internal sealed class OutstandingCalls
         }
     }
 
-    /// <summary>Waits for a place, after <see cref="TryTakePlace"/> found none. Returns false if the deadline passed.</summary>
-    public async Task<bool> TakePlaceAsync(PendingCall call, CancellationToken cancellationToken)
+    /// <summary>
+    /// Waits for a place, after <see cref="TryTakePlace"/> found none. Returns null when it has one. If the call still has none when three quarters of its time
+    /// are over, it returns after what time it would probably have had one, by how many of those before it got theirs meanwhile.
+    /// </summary>
+    public async Task<TimeSpan?> TakePlaceAsync(PendingCall call, CancellationToken cancellationToken)
     {
         var share = call.Share!;
         var place = new LinkedListNode<Waiter>(new Waiter(call.Request.Length));
+        var since = Environment.TickCount64;
+        int before;
+        long servedBefore;
         lock (_lock)
         {
             if (_places.TryTake(share, place.Value.RequestBytes))
-                return true;
-            if (!_waiting.TryGetValue(share, out var waiting))
-                _waiting[share] = waiting = [];
-            waiting.AddLast(place);
-            share.Waiters++;
+                return null;
+            if (!_waiting.TryGetValue(share, out var line))
+                _waiting[share] = line = new Line();
+            line.Waiters.AddLast(place);
+            (before, servedBefore) = (share.Waiters++, line.Served);
         }
         try
         {
-            var left = Math.Clamp(call.DeadlineMs - Environment.TickCount64, 0, int.MaxValue);
-            await place.Value.Task.WaitAsync(TimeSpan.FromMilliseconds(left), cancellationToken).ConfigureAwait(false);
-            return true;
+            var left = Math.Clamp(call.DeadlineMs - since, 0, int.MaxValue);
+            await place.Value.Task.WaitAsync(TimeSpan.FromMilliseconds(left - (left / AnswerPart)), cancellationToken).ConfigureAwait(false);
+            return null;
         }
         catch (TimeoutException)
         {
-            return !TryWithdraw(share, place);
+            return TryWithdraw(share, place, out var served) ? PlaceAfter(Environment.TickCount64 - since, served - servedBefore, before) : null;
         }
-        catch (OperationCanceledException) when (!TryWithdraw(share, place))
+        catch (OperationCanceledException) when (!TryWithdraw(share, place, out _))
         {
             // The call was given a place at the moment of its cancellation, which takes effect once the call is open.
-            return true;
+            return null;
         }
     }
 
@@ -180,32 +197,52 @@ internal sealed class OutstandingCalls
         _calls[place] = null;
         _free.Push(place);
         _places.Return(call.Share!, call.Request.Length);
-        foreach (var (share, waiting) in _waiting)
+        foreach (var (share, line) in _waiting)
         {
-            while (waiting.First is { } first && _places.TryTake(share, first.Value.RequestBytes))
+            while (line.Waiters.First is { } first && _places.TryTake(share, first.Value.RequestBytes))
             {
-                waiting.RemoveFirst();
+                line.Waiters.RemoveFirst();
+                line.Served++;
                 share.Waiters--;
                 first.Value.SetResult();
             }
-            if (waiting.Count == 0)
+            if (line.Waiters.Count == 0)
                 _waiting.Remove(share);
         }
     }
 
-    // Returns false if it was given a place before.
-    private bool TryWithdraw(FairPlaces.Share share, LinkedListNode<Waiter> place)
+    // Those before it that gave up count as if they still waited, because they will come again. Otherwise each of those that give up at once would be told the
+    // time of the first one, and they would all come at once.
+    private static TimeSpan PlaceAfter(long waitedMs, long served, int before)
     {
+        var wait = TimeSpan.FromMilliseconds((double)waitedMs / Math.Max(1, served) * (before - served + 1));
+        return wait < PlaceAfterMin ? PlaceAfterMin : wait < PlaceAfterMax ? wait : PlaceAfterMax;
+    }
+
+    // Returns false if it was given a place before, and otherwise how many of its line were given one until now.
+    private bool TryWithdraw(FairPlaces.Share share, LinkedListNode<Waiter> place, out long served)
+    {
+        served = 0;
         lock (_lock)
         {
             if (place.List is not { } waiting)
                 return false;
+            served = _waiting[share].Served;
             waiting.Remove(place);
             share.Waiters--;
             if (waiting.Count == 0)
                 _waiting.Remove(share);
             return true;
         }
+    }
+
+    /// <summary>The calls that wait for a place of one share.</summary>
+    private sealed class Line
+    {
+        public LinkedList<Waiter> Waiters { get; } = new();
+
+        /// <summary>How many of its calls were given a place.</summary>
+        public long Served { get; set; }
     }
 
     /// <summary>A call that waits for a place.</summary>

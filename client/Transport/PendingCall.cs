@@ -92,4 +92,8 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
 /// <param name="Sent">Without a reply: whether the request may have reached the node.</param>
 /// <param name="Failure">Without a reply: the reason, in words.</param>
 /// <param name="DeadlinePassed">Without a reply: whether the caller's deadline passed.</param>
-internal readonly record struct CallAnswer(Reply? Reply, bool Sent, string? Failure, bool DeadlinePassed);
+internal readonly record struct CallAnswer(Reply? Reply, bool Sent, string? Failure, bool DeadlinePassed)
+{
+    /// <summary>Without a reply: the call had no place on the connection in time, and would probably have one after this time. Null: that is not why.</summary>
+    public TimeSpan? PlaceAfter { get; init; }
+}

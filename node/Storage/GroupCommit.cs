@@ -265,7 +265,7 @@ internal sealed class GroupCommit
         var recordBytesLeft = _space.BytesLeft(_durable.BytesInFlight);
         var pagesMax = Math.Min(_memory.PagesMax(), _space.PagesLeft);
         // Much may wait while a batch may have little, because memory or space is short.
-        _draft.Begin((int)Math.Min(Math.Min(_requests.Queue.Bytes, bytesMax), (long)pagesMax * Page.Bytes));
+        _draft.Begin((int)Math.Min(_requests.Queue.BytesOfBatch(bytesMax), (long)pagesMax * Page.Bytes));
         _transaction.Collect(
             batch, last.Etag, new Etag(epoch, last.Change + 1), _shardClock.Microseconds, bytesMax, pagesMax, recordBytesLeft);
         if (_transaction.OperationCount > 0)

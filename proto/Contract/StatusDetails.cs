@@ -52,7 +52,15 @@ internal static class StatusDetails
 
     /// <summary>Creates a status with this detail; further details may be added.</summary>
     public static Google.Rpc.Status Create(StatusCode code, string message, ErrorInfo info) =>
-        new() { Code = (int)code, Message = message, Details = { new Any { TypeUrl = TypePrefix + InfoName, Value = info.ToByteString() } } };
+        new() { Code = (int)code, Message = message, Details = { DetailOf(InfoName, info) } };
+
+    /// <summary>Adds how long the caller is to wait.</summary>
+    /// <returns>The same status.</returns>
+    public static Google.Rpc.Status WithWait(Google.Rpc.Status status, TimeSpan wait)
+    {
+        status.Details.Add(DetailOf(RetryName, new RetryInfo { RetryDelay = Duration.FromTimeSpan(wait) }));
+        return status;
+    }
 
     /// <summary>The detail that every error of this project has; null: this is the error of somebody else.</summary>
     public static ErrorInfo? InfoOf(Google.Rpc.Status status) => DetailOf(status, InfoName, ErrorInfo.Parser);
@@ -68,6 +76,8 @@ internal static class StatusDetails
 
     /// <summary>The details that a call ended with; null if there are none, or if they are not a google.rpc.Status.</summary>
     public static Google.Rpc.Status? GetRpcStatus(this RpcException exception) => exception.Trailers.GetRpcStatus(ignoreParseError: true);
+
+    private static Any DetailOf(string name, IMessage detail) => new() { TypeUrl = TypePrefix + name, Value = detail.ToByteString() };
 
     private static T? DetailOf<T>(Google.Rpc.Status status, string name, MessageParser<T> parser)
         where T : class, IMessage<T>

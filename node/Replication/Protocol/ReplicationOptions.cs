@@ -39,8 +39,11 @@ internal sealed record ReplicationOptions
     /// <summary>How far the rate of a replica's clock may differ from true time, in thousandths. A grant is kept longer by twice that.</summary>
     public int ClockDriftPermille { get; init; } = 50;
 
-    /// <summary>Bytes sent to a follower and not acknowledged. 4 MiB keep 200 MB/s busy over 20 ms of sync and network.</summary>
-    public long WindowBytes { get; init; } = 4 << 20;
+    /// <summary>
+    /// Bytes sent to a follower and not acknowledged, before the last body of them. 4 MiB keep 200 MB/s busy over 20 ms of sync and network. With twice that a
+    /// value of 8 MB is followed by another one before it is acknowledged, and both are still in the memory that a store has for such bodies.
+    /// </summary>
+    public long WindowBytes { get; init; } = 8 << 20;
 
     /// <summary>Bytes of bodies in one frame, at least one body. Large enough to fill a write, small enough not to delay heartbeats.</summary>
     public int FrameBytes { get; init; } = 256 << 10;

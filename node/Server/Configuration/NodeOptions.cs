@@ -40,7 +40,7 @@ internal sealed record NodeOptions
 
     /// <summary>
     /// Total memory that the stores of its replicas may use, in MiB: changed pages, bodies and index of the journal, waiting requests. Nothing else counts:
-    /// not its calls (<see cref="CallMemoryMebibytes"/>), frames to other nodes (8 MiB per shard and node at most), nor the runtime.
+    /// not its calls (<see cref="CallMemoryMebibytes"/>), frames to other nodes (16 MiB per shard and node at most), nor the runtime.
     /// </summary>
     public int MemoryBudgetMebibytes { get; init; } = MemoryBudgetDefault();
 

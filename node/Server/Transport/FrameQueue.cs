@@ -15,7 +15,7 @@ internal sealed class FrameQueue
     /// A shard's credit: the bytes of its frames that may wait. Twice what a leader sends a follower without an acknowledgement, because a window may be
     /// sent again while the first copy still waits. The shard of a slow follower never has more here.
     /// </summary>
-    public const long LaneBytesMax = 8 << 20;
+    public const long LaneBytesMax = 16 << 20;
 
     /// <summary>Number of frames of a shard that may wait: those of a second at its busiest. Bounds frames without bodies.</summary>
     public const int LaneFramesMax = 4_096;

@@ -87,6 +87,13 @@ internal sealed record StoreOptions
     public long CheckpointScratchBytes { get; init; } = 256 << 20;
 
     /// <summary>
+    /// Bytes of runs, which are large values, that start a checkpoint if it would write little else, and few of those made since the last one are gone. A run
+    /// that stays is written once however late that is, so waiting for more of them saves nothing: it only takes memory, and ends in a longer burst of writes
+    /// beside the journal's.
+    /// </summary>
+    public long CheckpointRunBytes { get; init; } = 64 << 20;
+
+    /// <summary>
     /// Write rate of a checkpoint while there is time, in bytes per second. A fraction of a disk's rate, so that journal writes are hardly affected.
     /// </summary>
     public long CheckpointBytesPerSecond { get; init; } = 64 << 20;

@@ -74,6 +74,15 @@ internal sealed class PageStore : IDisposable
     /// <summary>Bytes that the next checkpoint writes to the file at most: of a delta a page. Any thread; may be out of date.</summary>
     public long ChangedFileBytes => ChangedBytes + _pool.BytesOfFolds - _reclamation.PlacedFolds;
 
+    /// <summary>
+    /// The part of <see cref="ChangedBytes"/> that is in runs, which are large values. Less while other pages are held by readers, or wait to be returned. Any
+    /// thread; may be out of date.
+    /// </summary>
+    public long ChangedRunBytes => Math.Max(0, _pool.RunBytes - PlacedBytes - HeldScratchBytes);
+
+    /// <summary>Bytes of all runs that were made so far, also of those that are gone. Any thread; may be out of date.</summary>
+    public long RunBytesMade => _pool.RunBytesTaken;
+
     /// <summary>Bytes of memory that the checkpoint in progress takes for lists of deltas, which are many and small. Writer.</summary>
     public long CheckpointListBytes => _leaving.Checkpoint?.ListBytes ?? 0;
 

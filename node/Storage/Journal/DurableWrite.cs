@@ -17,6 +17,9 @@ internal sealed class DurableWrite(SegmentFile file, ulong segment, ulong incarn
     /// <summary>A longer write contains only one record.</summary>
     public const int BytesMax = 1 << 20;
 
+    /// <summary>Bytes of a longer write that one call writes. Each call waits for the disk, so a record of some megabytes takes few.</summary>
+    public const int CallBytesMax = 4 << 20;
+
     private readonly List<JournalJob> _jobs = [];
 
     /// <summary>The records, in order.</summary>
@@ -77,7 +80,7 @@ internal sealed class DurableWrite(SegmentFile file, ulong segment, ulong incarn
             staged += RecordEnvelope.Bytes;
             for (var rest = job.Entry.Body.Span; ;)
             {
-                var count = Math.Min(rest.Length, BytesMax - staged);
+                var count = Math.Min(rest.Length, staging.Length - staged);
                 rest[..count].CopyTo(staging.Span[staged..]);
                 staged += count;
                 rest = rest[count..];

@@ -148,7 +148,7 @@ internal sealed class JournalWriter : IDisposable
     {
         try
         {
-            var staging = StagingPool.Rent();
+            var staging = StagingPool.Rent(lane.State == LaneState.Writing ? lane.Write!.Bytes : 0);
             try
             {
                 Execute(lane, staging);

@@ -10,10 +10,21 @@ namespace KvCluster.Storage.Journal;
 internal static class StagingPool
 {
     private static readonly ConcurrentBag<AlignedBuffer> _free = [];
+    private static readonly ConcurrentBag<AlignedBuffer> _freeLong = [];
 
-    /// <summary>A buffer of <see cref="DurableWrite.BytesMax"/> bytes with undefined content. The caller returns it.</summary>
-    public static AlignedBuffer Rent() => _free.TryTake(out var buffer) ? buffer : new AlignedBuffer(DurableWrite.BytesMax);
+    /// <summary>
+    /// A buffer with undefined content, which the caller returns. It has <see cref="DurableWrite.BytesMax"/> bytes, or
+    /// <see cref="DurableWrite.CallBytesMax"/> for a write that is longer than that.
+    /// </summary>
+    /// <param name="bytes">The length of the write.</param>
+    public static AlignedBuffer Rent(int bytes)
+    {
+        var isLong = bytes > DurableWrite.BytesMax;
+        return (isLong ? _freeLong : _free).TryTake(out var buffer)
+            ? buffer
+            : new AlignedBuffer(isLong ? DurableWrite.CallBytesMax : DurableWrite.BytesMax);
+    }
 
     /// <summary>Returns a buffer.</summary>
-    public static void Return(AlignedBuffer buffer) => _free.Add(buffer);
+    public static void Return(AlignedBuffer buffer) => (buffer.Length > DurableWrite.BytesMax ? _freeLong : _free).Add(buffer);
 }

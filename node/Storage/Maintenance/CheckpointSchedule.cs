@@ -326,9 +326,10 @@ internal sealed class CheckpointSchedule
 
     private void GoOnAfterARest()
     {
-        // Paced to end when half of the journal bytes that trigger the next checkpoint have been written, or a third of its pages have changed: with half of
-        // them, memory would be short.
-        if (_isUrgent || _backlog.Behind > 0 || Math.Max(2 * _backlog.JournalSinceBegin, 3 * _backlog.ChangedSinceBegin) >= _running!.Progress)
+        // Paced to end when half of the journal bytes that trigger the next checkpoint have been written, or of its runs, or a third of its pages have changed:
+        // with half of them, memory would be short.
+        var sinceBegin = Math.Max(2 * Math.Max(_backlog.JournalSinceBegin, _backlog.RunsSinceBegin), 3 * _backlog.ChangedSinceBegin);
+        if (_isUrgent || _backlog.Behind > 0 || sinceBegin >= _running!.Progress)
         {
             _context.Checkpoints.Post(_write);
             return;

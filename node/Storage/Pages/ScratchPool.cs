@@ -6,10 +6,10 @@ namespace KvCluster.Storage.Pages;
 
 /// <summary>
 /// Native memory for pages that are not in the file yet. Single pages come from slabs of 1 MiB, of which some empty ones are kept and the others returned
-/// to the system; longer runs are allocated one by one. The blocks of deltas are cut out of single pages, each of which has blocks of one size. What the
-/// system has given is counted page by page, so that free pages between those in use can be returned too. Writer only.
+/// to the system; longer runs are allocated one by one, and large ones are kept likewise. The blocks of deltas are cut out of single pages, each of which has
+/// blocks of one size. What the system has given is counted page by page, so that free pages between those in use can be returned too. Writer only.
 /// </summary>
-/// <param name="emptyBytesMax">Bytes of empty slabs that are kept.</param>
+/// <param name="emptyBytesMax">Bytes of empty slabs, and of free runs, that are kept.</param>
 internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
 {
     /// <summary>As many as a word of <see cref="Slab"/> has bits.</summary>
@@ -22,6 +22,9 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     /// </summary>
     private const int TouchedSlabsMax = 8;
 
+    /// <summary>Pages of the shortest run that is kept. The memory of a shorter one costs less than to look for it among many.</summary>
+    private const int KeptRunPagesMin = 32;
+
     /// <summary>The largest block.</summary>
     public const int BlockBytesMax = 4096;
 
@@ -32,7 +35,12 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
 
     /// <summary>Slabs with free pages; pages are taken from the last one. Each slab stores its index.</summary>
     private readonly List<Slab> _open = [];
-    private readonly HashSet<nint> _runs = [];
+
+    /// <summary>The runs in use, with the pages that each has.</summary>
+    private readonly Dictionary<nint, int> _runs = [];
+
+    /// <summary>Free runs that are kept, the oldest first.</summary>
+    private readonly List<(nint Memory, int Pages)> _keptRuns = [];
 
     /// <summary>Pages with free blocks, by the size of these; blocks are taken from the last one. Each stores its index.</summary>
     private readonly List<CutPage>[] _cut = [.. _blockBytes.Select(static _ => new List<CutPage>())];
@@ -41,6 +49,9 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     private long _bytes;
     private long _bytesOfFolds;
     private long _reservedBytes;
+    private long _keptRunBytes;
+    private long _runBytes;
+    private long _runBytesTaken;
 
     ~ScratchPool() => Free();
 
@@ -52,6 +63,15 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
 
     /// <summary>Bytes that the system has given, in use or not. Any thread.</summary>
     public long ReservedBytes => Volatile.Read(ref _reservedBytes);
+
+    /// <summary>Bytes of the runs in use. Any thread.</summary>
+    public long RunBytes => Volatile.Read(ref _runBytes);
+
+    /// <summary>Bytes of all runs so far. Any thread.</summary>
+    public long RunBytesTaken => Volatile.Read(ref _runBytesTaken);
+
+    // What empty slabs leave.
+    private long KeptRunBytesMax => Math.Max(0, (_emptyMax - _empty) * SlabBytes);
 
     /// <summary>Number of pages in a scratch page or run.</summary>
     public static int PagesOf(byte* page) => Page.Type(page) == PageType.Overflow ? OverflowRun.PagesFor(Page.ValueLength(page)) : 1;
@@ -96,14 +116,32 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     public byte* Rent(int pages)
     {
         Volatile.Write(ref _bytes, _bytes + ((long)pages * Page.Bytes));
-        if (pages > 1)
+        return (byte*)(pages > 1 ? TakeRun(pages) : Take());
+    }
+
+    private nint TakeRun(int pages)
+    {
+        var bytes = (long)pages * Page.Bytes;
+        Volatile.Write(ref _runBytes, _runBytes + bytes);
+        Volatile.Write(ref _runBytesTaken, _runBytesTaken + bytes);
+        // The newest first, which may still be in the processor's cache. One that is a little longer does as well.
+        for (var place = _keptRuns.Count - 1; pages >= KeptRunPagesMin && place >= 0; place--)
         {
-            var run = (nint)NativeMemory.AlignedAlloc((nuint)pages * Page.Bytes, Page.Bytes);
-            _runs.Add(run);
-            Reserve((long)pages * Page.Bytes);
-            return (byte*)run;
+            var (kept, keptPages) = _keptRuns[place];
+            if (keptPages < pages || keptPages > pages + (pages / 8))
+                continue;
+            _keptRuns.RemoveAt(place);
+            _keptRunBytes -= (long)keptPages * Page.Bytes;
+            _runs.Add(kept, keptPages);
+            return kept;
         }
-        return (byte*)Take();
+        var run = (nint)NativeMemory.AlignedAlloc((nuint)bytes, Page.Bytes);
+        // All of it in one call, as for a slab; where the kernel refuses, each page is faulted in.
+        if (pages >= KeptRunPagesMin && OperatingSystem.IsLinux())
+            _ = LibC.Advise((byte*)run, (nuint)bytes, LibC.AdvisePopulateWrite);
+        _runs.Add(run, pages);
+        Reserve(bytes);
+        return run;
     }
 
     private nint Take()
@@ -132,15 +170,46 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
         Volatile.Write(ref _bytes, _bytes - ((long)pages * Page.Bytes));
         if (pages > 1)
         {
-            var known = _runs.Remove((nint)page);
+            var known = _runs.Remove((nint)page, out var taken);
             Invariant.Check(known, $"A scratch run of {pages} pages is returned twice.");
-            if ((long)pages * Page.Bytes >= SlabBytes)
-                GiveBack(page, (long)pages * Page.Bytes);
-            NativeMemory.AlignedFree(page);
-            Reserve(-(long)pages * Page.Bytes);
+            Volatile.Write(ref _runBytes, _runBytes - ((long)pages * Page.Bytes));
+            PutBackRun((nint)page, taken);
             return;
         }
         PutBack((nint)page);
+    }
+
+    private void PutBackRun(nint run, int pages)
+    {
+        if (pages < KeptRunPagesMin)
+        {
+            DropRun(run, pages);
+            return;
+        }
+        _keptRuns.Add((run, pages));
+        _keptRunBytes += (long)pages * Page.Bytes;
+        DropKeptRuns(KeptRunBytesMax);
+    }
+
+    private void DropKeptRuns(long most)
+    {
+        var dropped = 0;
+        for (; _keptRunBytes > most; dropped++)
+        {
+            var (run, pages) = _keptRuns[dropped];
+            _keptRunBytes -= (long)pages * Page.Bytes;
+            DropRun(run, pages);
+        }
+        _keptRuns.RemoveRange(0, dropped);
+    }
+
+    private void DropRun(nint run, int pages)
+    {
+        var bytes = (long)pages * Page.Bytes;
+        if (bytes >= SlabBytes)
+            GiveBack((byte*)run, bytes);
+        NativeMemory.AlignedFree((void*)run);
+        Reserve(-bytes);
     }
 
     private void ReturnBlock(byte* delta)
@@ -180,21 +249,26 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
             _open.Add(slab);
         }
         slab.Free.Push(page);
-        if (slab.Free.Count == SlabPages && ++_empty > _emptyMax)
+        if (slab.Free.Count < SlabPages)
+            return;
+        if (++_empty > _emptyMax)
             Drop(slab);
+        DropKeptRuns(KeptRunBytesMax);
     }
 
-    /// <summary>Keeps as many bytes of empty slabs from now on, and returns those beyond.</summary>
+    /// <summary>Keeps as many bytes of empty slabs and free runs from now on, and returns those beyond.</summary>
     public void KeepEmpty(long bytesMax)
     {
         _emptyMax = bytesMax / SlabBytes;
         DropEmpty(_emptyMax);
+        DropKeptRuns(KeptRunBytesMax);
     }
 
     /// <summary>Returns the memory of all free pages to the system.</summary>
     public void ReturnFree()
     {
         DropEmpty(most: 0);
+        DropKeptRuns(most: 0);
         // Elsewhere the memory of single pages cannot be returned.
         if (!OperatingSystem.IsLinux())
             return;
@@ -284,10 +358,13 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     {
         foreach (var slab in _slabs.Keys)
             NativeMemory.AlignedFree((void*)slab);
-        foreach (var memory in _runs)
+        foreach (var memory in _runs.Keys)
+            NativeMemory.AlignedFree((void*)memory);
+        foreach (var (memory, _) in _keptRuns)
             NativeMemory.AlignedFree((void*)memory);
         _slabs.Clear();
         _runs.Clear();
+        _keptRuns.Clear();
         _open.Clear();
     }
 

@@ -30,6 +30,12 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
     /// <summary>Bytes of the requests that wait.</summary>
     public long Bytes => Interlocked.Read(ref _bytes);
 
+    /// <summary>
+    /// About how many bytes a batch takes that is closed at so many: with one request more, because the last one passes the bound. Otherwise the operations of
+    /// large requests would outgrow their memory and be copied.
+    /// </summary>
+    public long BytesOfBatch(int bytesMax) => Math.Min(Bytes, bytesMax + (Bytes / Math.Max(1, Volatile.Read(ref _count))));
+
     /// <summary>Adds a request. Returns false at once when the queue is full, or those of all the node's stores are.</summary>
     public bool TryAdd(WriteRequest request)
     {

@@ -13,10 +13,10 @@ internal sealed class ListenerLimits
     /// <summary>The largest write, plus its encoding and the small calls of other callers in the same message.</summary>
     public const int MessageBytesMax = KvLimits.WriteBytesMax + (2 << 20);
 
-    // The data that a connection may have sent and nobody has looked at yet. At a round trip of 1 ms this allows 500 MB/s. A caller that does not read, and
-    // whose stream is therefore not read, holds no more than this.
-    private const int ConnectionWindowBytes = 512 << 10;
-    private const int StreamWindowBytes = 256 << 10;
+    // The data that a connection may have sent and nobody has looked at yet. At a round trip of 4 ms, which the threads of two busy processes take to answer
+    // each other, a stream has 128 MB/s. A caller that does not read, and whose stream is therefore not read, holds no more than this.
+    private const int ConnectionWindowBytes = 1 << 20;
+    private const int StreamWindowBytes = 512 << 10;
 
     // Connections between nodes carry records of up to 32 MiB and are always read.
     private const int PeerConnectionWindowBytes = 8 << 20;

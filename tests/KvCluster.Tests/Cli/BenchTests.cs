@@ -1,4 +1,7 @@
+using System.Diagnostics;
+using Grpc.Core;
 using KvCluster.Cli.Bench;
+using KvCluster.Client;
 using KvCluster.Processes;
 using KvCluster.Tests.Client;
 
@@ -99,6 +102,48 @@ public sealed class BenchTests
             .OpenLoopAsync(callers, rate: 1_000, TimeSpan.FromSeconds(1), CancellationToken.None).WaitAsync(Eventually.Limit);
         Assert.Equal((answers, callers), (latencies.OfAll().Count, left.NotAnswered));
         Assert.InRange(left.NotSent, 100, long.MaxValue);
+    }
+
+    /// <summary>The first operation that had no place in time ended the run, so that large values could not be measured.</summary>
+    [Fact]
+    public async Task CloseLoop_WhileCallsAreRefusedAsBusy_MakesThemAgain_AndCountsTheWholeTime()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromSeconds(2) });
+        var (latencies, began) = (new Latencies(), Stopwatch.GetTimestamp());
+        var busy = TimeSpan.FromSeconds(3);
+        cluster.Nodes[0].Script = call => Task.FromResult<V1.Reply?>(
+            Stopwatch.GetElapsedTime(began) < busy ? FakeNode.Refuse(call, StatusCode.Unavailable, "BUSY") : null);
+        await new BenchRun(client, Workload.All.First(static one => one.Name == "get"), new BenchKeys(KeyDistribution.Uniform, 10), [], latencies)
+            .CloseLoopAsync(callers: 1, TimeSpan.FromMilliseconds(1), CancellationToken.None).WaitAsync(Eventually.Limit);
+        Assert.Equal(1, latencies.OfAll().Count);
+        Assert.True(latencies.OfAll().Max > TimeSpan.FromSeconds(2), $"{latencies.OfAll()}");
+    }
+
+    /// <summary>The first refusal ended the run if the operation had been due for a minute, as most are at a rate that is not reached.</summary>
+    [Fact]
+    public async Task OpenLoop_RefusedAsBusyAfterALongWaitForACaller_MakesTheOperationAgain()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromSeconds(1) });
+        // The first call also connects.
+        await client.GetAsync("a", new KvGetOptions { Timeout = Eventually.Limit });
+        var (latencies, began) = (new Latencies(), Stopwatch.GetTimestamp());
+        var (busyFrom, busyUntil) = (TimeSpan.FromSeconds(2), TimeSpan.FromSeconds(3.5));
+        cluster.Nodes[0].Script = async call =>
+        {
+            var passed = Stopwatch.GetElapsedTime(began);
+            if (passed >= busyFrom && passed < busyUntil)
+                return FakeNode.Refuse(call, StatusCode.Unavailable, "BUSY");
+            await Task.Delay(20);
+            return null;
+        };
+        await new BenchRun(client, Workload.All.First(static one => one.Name == "get"), new BenchKeys(KeyDistribution.Uniform, 10), [], latencies)
+        {
+            BusyMax = TimeSpan.FromSeconds(2),
+        }.OpenLoopAsync(callers: 1, rate: 1_000, TimeSpan.FromSeconds(3), CancellationToken.None).WaitAsync(Eventually.Limit);
+        // The operation whose calls were refused had waited for a caller for longer than that.
+        Assert.True(latencies.OfAll().Max > TimeSpan.FromSeconds(2), $"{latencies.OfAll()}");
     }
 
     [ToolTheory("bash")]

@@ -1,5 +1,7 @@
 using System.Reflection;
 using Google.Protobuf;
+using Google.Protobuf.WellKnownTypes;
+using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Client.Routing;
 using KvCluster.Client.Runtime;
@@ -20,7 +22,9 @@ public sealed class CallAttemptsTests
         var call = CallAttempts.Rent(runtime, V1.Method.Put, "k"u8.ToArray(), ByteString.CopyFromUtf8("put"), 1, isIdentified: true, atAnyReplica: true);
         (call.Traceparent, call.Way, call.Place) = ("00-1-1-01", new ReplyWay(ReplyLane.Large, 1), new KeyPlace(new ShardMap([]), 1));
         (call.NoRetry, call.HedgeAfter, call.IsAtEndpoint, call.Attempts) = (true, TimeSpan.FromSeconds(1), true, 1);
-        _ = call.Refused(CallStatus.Create(StatusCode.DeadlineExceeded, "NO_LEADER", "no leader in time", "no"));
+        var refusal = CallStatus.Create(StatusCode.DeadlineExceeded, "NO_LEADER", "no leader in time", "no");
+        refusal.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(TimeSpan.FromSeconds(1)) }));
+        _ = call.Refused(refusal);
         _ = call.Unanswered(new CallAnswer(null, true, "lost", false));
         var unused = new CallAttempts();
         Assert.Empty(Fields.Where(field => Equals(field.GetValue(unused), field.GetValue(call))).Select(static field => field.Name));

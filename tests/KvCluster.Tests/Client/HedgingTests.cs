@@ -188,6 +188,48 @@ public sealed class HedgingTests
         Assert.Equal(givesUp.Token, cancelled.CancellationToken);
     }
 
+    /// <summary>Callers of many large values were told of a deadline, as if no leader had answered, and not when to try again.</summary>
+    [Theory]
+    [InlineData(60_000, "60.0 s")]
+    [InlineData(400, "0.4 s")]
+    public async Task Read_WithoutAPlaceInTime_IsBusyAndTellsHowLongToWait(int waitMs, string told)
+    {
+        var nodes = new HeldNodes(1);
+        await using var client = nodes.Connect();
+        var get = client.GetAsync("k").AsTask();
+        Assert.Single(nodes.Calls).EndWithoutPlace(TimeSpan.FromMilliseconds(waitMs));
+        var busy = await Assert.ThrowsAsync<KvUnavailableException>(() => get.WaitAsync(Eventually.Limit));
+        Assert.Equal(KvReasons.Busy, busy.Reason);
+        Assert.Contains($"Try again in {told}", busy.Message, StringComparison.Ordinal);
+        // A repetition would be the last in line again.
+        Assert.Single(nodes.Calls);
+    }
+
+    /// <summary>Whoever called through a router was not told when to try again.</summary>
+    [Fact]
+    public void Call_RefusedAsBusyUntilItsDeadline_TellsTheWaitThatTheLastRefusalAskedFor()
+    {
+        var wait = TimeSpan.FromMilliseconds(400);
+        var runtime = new ClientRuntime(new ManualTime(), static () => 0, TaskCreationOptions.None);
+        var call = CallAttempts.Rent(runtime, Method.Put, default, ByteString.Empty, 1_000, isIdentified: false, atAnyReplica: false);
+        call.Refused(CallStatus.Busy("the shard's queue is full", wait));
+        var end = call.TimedOut().Error!;
+        Assert.Equal((int)StatusCode.DeadlineExceeded, end.Code);
+        Assert.Equal((KvReasons.Busy, wait), (CallStatus.ReasonOf(end), CallStatus.RetryDelayOf(end)));
+    }
+
+    [Fact]
+    public async Task Read_AtAnyReplica_WithoutAPlaceInTime_IsSentAgain()
+    {
+        var nodes = new HeldNodes(3);
+        await using var client = nodes.Connect();
+        var get = client.GetAsync("k", new KvGetOptions { Read = KvReadMode.Stale }).AsTask();
+        Assert.Single(nodes.Calls).EndWithoutPlace(TimeSpan.FromMinutes(1));
+        await Eventually.TrueAsync(() => nodes.Calls.Count == 2, "the read is sent again");
+        nodes.Calls.Last().Answer(Found);
+        Assert.True((await get.WaitAsync(Eventually.Limit)).Found);
+    }
+
     [Theory]
     [InlineData(0)]
     [InlineData(-1)]
@@ -268,6 +310,9 @@ public sealed class HedgingTests
         public void Answer(IMessage response) => End(new Reply { Response = response.ToByteString() });
 
         public void Refuse(StatusCode code, string reason) => End(FakeNode.Refuse(new Call(), code, reason));
+
+        /// <summary>It waited for a place on its connection, in vain.</summary>
+        public void EndWithoutPlace(TimeSpan wait) => _ended.TrySetResult(new CallAnswer(null, false, "too much is under way", false) { PlaceAfter = wait });
 
         private void End(Reply reply) => _ended.TrySetResult(new CallAnswer(reply, true, null, false));
     }

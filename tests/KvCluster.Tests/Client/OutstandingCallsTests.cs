@@ -66,7 +66,7 @@ public sealed class OutstandingCallsTests
             Assert.False(first.Progress.TrySend());
             _open.Withdraw(first.Id);
         }
-        Assert.True(await waiting);
+        Assert.Null(await waiting);
         _open.Add(call);
         // A late reply finds no call.
         Assert.True(call.Progress.TrySend());
@@ -201,7 +201,7 @@ public sealed class OutstandingCallsTests
         _open.Add(first);
         Assert.True(first.Progress.TrySend());
         _open.Complete(new Reply { Id = first.Id });
-        Assert.True(await waiting);
+        Assert.Null(await waiting);
     }
 
     [Fact]
@@ -214,7 +214,47 @@ public sealed class OutstandingCallsTests
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => waiting);
         var late = Call(1, Method.Put, deadlineMs: Environment.TickCount64);
         Assert.False(_open.TryTakePlace(late));
-        Assert.False(await _open.TakePlaceAsync(late, CancellationToken.None));
+        Assert.NotNull(await _open.TakePlaceAsync(late, CancellationToken.None));
+        foreach (var call in calls)
+            _open.Withdraw(call.Id);
+        Assert.Equal(Share, Fill(shard: 1, Method.Put));
+    }
+
+    [Fact]
+    public async Task TakePlaceAsync_DeadlinePassed_TellsHowLongThoseBeforeItStillTake()
+    {
+        Fill(shard: 1, Method.Put, out var calls);
+        var first = _open.TakePlaceAsync(Waits(out _), CancellationToken.None);
+        var second = _open.TakePlaceAsync(Waits(out _), CancellationToken.None);
+        var late = Call(1, Method.Put, deadlineMs: Environment.TickCount64 + 400);
+        Assert.False(_open.TryTakePlace(late));
+        // Nobody was served in 300 ms, and it is the third.
+        var wait = await _open.TakePlaceAsync(late, CancellationToken.None);
+        Assert.InRange(wait!.Value, TimeSpan.FromMilliseconds(400), TimeSpan.FromSeconds(10));
+        Assert.False(first.IsCompleted);
+        Assert.False(second.IsCompleted);
+        foreach (var call in calls)
+            _open.Withdraw(call.Id);
+        Assert.Null(await first);
+        Assert.Null(await second);
+    }
+
+    /// <summary>
+    /// The calls that got their places were those with the next deadlines, and were sent too late to be answered. Those that gave up at once were each told the
+    /// time of the first one.
+    /// </summary>
+    [Fact]
+    public async Task TakePlaceAsync_SeveralInVain_GiveUpWhileThereIsTimeForAnAnswer_AndAreToldToComeOneAfterTheOther()
+    {
+        Fill(shard: 1, Method.Put, out var calls);
+        var deadlineMs = Environment.TickCount64 + 4_000;
+        var late = Enumerable.Range(0, 3).Select(_ => Call(1, Method.Put, deadlineMs)).ToList();
+        Assert.All(late, call => Assert.False(_open.TryTakePlace(call)));
+        var waits = await Task.WhenAll(late.Select(call => _open.TakePlaceAsync(call, CancellationToken.None)));
+        Assert.InRange(Environment.TickCount64, deadlineMs - 2_000, deadlineMs - 1);
+        // Nobody was served in three seconds.
+        for (var index = 0; index < waits.Length; index++)
+            Assert.InRange(waits[index]!.Value, TimeSpan.FromSeconds(2 * (index + 1)), TimeSpan.FromSeconds(10));
         foreach (var call in calls)
             _open.Withdraw(call.Id);
         Assert.Equal(Share, Fill(shard: 1, Method.Put));

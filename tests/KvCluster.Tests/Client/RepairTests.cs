@@ -179,9 +179,9 @@ public sealed class RepairTests
         Assert.Equal("of b", GetResponse.Parser.ParseFrom((await next).Response).Value.ToStringUtf8());
     }
 
-    /// <summary>If calls with later deadlines occupy all places of a connection, a call still waits no longer than its own deadline.</summary>
+    /// <summary>If calls with later deadlines occupy all places of a connection, a call still waits no longer than its own deadline allows.</summary>
     [Fact]
-    public async Task Call_WaitingForAPlace_EndsAtItsDeadline()
+    public async Task Call_WaitingForAPlace_IsBusyInTheEnd_AndWasNotSent()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var calls = OneAtATime(cluster);
@@ -195,7 +195,8 @@ public sealed class RepairTests
         var patient = CallAsync(calls, "a", request, Eventually.Limit * 2);
         await Eventually.TrueAsync(() => cluster.Nodes[0].Calls.Count == 1, "the first call has the place");
         var waiting = await CallAsync(calls, "a", request, TimeSpan.FromMilliseconds(200)).WaitAsync(Eventually.Limit);
-        Assert.Equal((int)StatusCode.DeadlineExceeded, waiting.Error?.Code);
+        Assert.Equal((StatusCode.Unavailable, KvReasons.Busy), ((StatusCode)waiting.Error!.Code, CallStatus.ReasonOf(waiting.Error)));
+        Assert.True(CallStatus.RetryDelayOf(waiting.Error) > TimeSpan.Zero);
         Assert.False(patient.IsCompleted);
         gate.SetResult();
         Assert.Null((await patient).Error);

@@ -1,6 +1,9 @@
 using Google.Protobuf;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Transport;
+using KvCluster.Replication.Protocol;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Journal;
 using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -96,6 +99,19 @@ public sealed class FrameQueueTests(ITestOutputHelper output)
         Assert.False(_lanes.TryAdd(Records(1, 2)));
     }
 
+    /// <summary>A leader waited for the acknowledgement of each value of 8 MB before it sent the next one.</summary>
+    [Fact]
+    public void TryAdd_OfWhatALeaderSendsUnacknowledged_HasRoomForTwoValuesOf8Megabytes()
+    {
+        var window = new ReplicationOptions().WindowBytes;
+        Assert.Equal(FrameQueue.LaneBytesMax, 2 * window);
+        var bodyBytes = 8_000_000 + RecordBody.HeaderBytes;
+        Assert.True(bodyBytes < window, "The first of them takes the whole window.");
+        Assert.True(2 * bodyBytes <= new StoreOptions().RecentBodyBytesMax, "The store reads the first of them again from its disk.");
+        Assert.True(_lanes.TryAdd(Large(shard: 1, bodyBytes)));
+        Assert.True(_lanes.TryAdd(Large(shard: 1, bodyBytes)));
+    }
+
     /// <summary>A heartbeat waited for the large records of all shards that were before it in turn, and in one message with the last of them.</summary>
     [Fact]
     public void TryTake_LargeFramesOfSeveralShards_GoAlone_AndLetOthersFramesBetweenThem()
@@ -134,8 +150,8 @@ public sealed class FrameQueueTests(ITestOutputHelper output)
 
     private static Frame Records(uint shard, ulong epoch) => new() { Shard = shard, Epoch = epoch, Append = new Append { Bodies = { Body } } };
 
-    private static Frame Large(uint shard) =>
-        new() { Shard = shard, Append = new Append { Bodies = { UnsafeByteOperations.UnsafeWrap(new byte[20 << 20]) } } };
+    private static Frame Large(uint shard, int bodyBytes = 20 << 20) =>
+        new() { Shard = shard, Append = new Append { Bodies = { UnsafeByteOperations.UnsafeWrap(new byte[bodyBytes]) } } };
 
     private int Fill(uint shard)
     {

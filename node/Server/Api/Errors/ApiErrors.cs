@@ -66,7 +66,8 @@ internal static class ApiErrors
         $"The requested values have more than {Text(KvLimits.AnswerBytesMax)} bytes in total; request fewer keys.");
 
     public static readonly ApiError Busy = new(
-        StatusCode.Unavailable, "BUSY", "The shard's request queue is full; nothing was applied. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
+        StatusCode.Unavailable, "BUSY", "The shard's request queue is full; nothing was applied. Try again, or have fewer or smaller requests under way.")
+    { RetryAfter = TimeSpan.FromMilliseconds(20) };
 
     /// <summary>For a client that opens a session. Sessions that have been silent for long enough end with the next records, so it is worth waiting.</summary>
     public static readonly ApiError SessionsFull = new(
@@ -84,7 +85,8 @@ internal static class ApiErrors
     /// <summary>For a request that is not started.</summary>
     public static readonly ApiError RequestsWait = new(
         StatusCode.Unavailable, "BUSY",
-        "The node's memory for requests is used up; the request was not started. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
+        "The node's memory for requests is used up; the request was not started. Try again, or have fewer or smaller requests under way.")
+    { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
     /// <summary>For a stream that holds memory because its caller does not read.</summary>
     public static readonly ApiError NotRead = new(

@@ -1,5 +1,6 @@
 using KvCluster.Storage.Journal;
 using KvCluster.Tests.Fuzzing;
+using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Journal;
 
@@ -30,6 +31,23 @@ public sealed class RecordDraftTests
             Assert.True(payload == draft.Operations.Written, $"Record {record} has a copy of its operations.");
             draft.End();
         }
+    }
+
+    /// <summary>A batch is closed by the request that passes its bound. A second value of a megabyte outgrew the memory, and both were copied.</summary>
+    [Fact]
+    public void Append_OfABatchThatALargeRequestCloses_CopiesNoOperation()
+    {
+        using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { BatchBytes = 1 << 20 });
+        bench.Lead(1);
+        for (var put = 0; put < 4; put++)
+        {
+            var key = StoreBench.Text($"key-{put}");
+            _ = bench.Submit(request => request.Put(key, new byte[1_000_000]));
+        }
+        var isAppended = false;
+        var allocated = Allocations.Of(() => isAppended = bench.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out _));
+        Assert.True(isAppended);
+        Assert.InRange(allocated, 2_000_000, 2_500_000);
     }
 
     /// <summary>What is kept of the journal in memory is counted by the lengths of the bodies.</summary>

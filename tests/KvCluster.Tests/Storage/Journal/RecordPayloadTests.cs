@@ -21,6 +21,22 @@ public sealed class RecordPayloadTests
         Assert.True(payload.Operations.SequenceEqual(operations));
     });
 
+    /// <summary>The writer spent a millisecond for each megabyte of values that were compressed already.</summary>
+    [Theory]
+    [InlineData(0, true)]
+    [InlineData(1, false)]
+    [InlineData(5, true)]
+    public void Compress_ManyOperations_IsTriedOnlyIfASampleBecomesShorter(int emptySixth, bool isCompressed)
+    {
+        const int SixthBytes = 200 << 10;
+        var operations = new byte[6 * SixthBytes];
+        new Random(1).NextBytes(operations);
+        // Samples are at both ends and at the thirds. The empty part has one, or lies between two.
+        var margin = isCompressed ? 0 : 20 << 10;
+        operations.AsSpan((emptySixth * SixthBytes) + margin, SixthBytes - (2 * margin)).Clear();
+        Assert.Equal(isCompressed, RecordPayload.Compress(operations, new byte[operations.Length]) > 0);
+    }
+
     // The bodies' checksums are right: the writer of such a body has a bug, or is newer.
     [Fact]
     public void Compressed_Changed_IsUnreadableOrOtherBytes() => Seeds.Run(300, random =>

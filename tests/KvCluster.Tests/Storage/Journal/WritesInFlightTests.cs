@@ -56,6 +56,58 @@ public sealed class WritesInFlightTests
         Assert.Equal(["after", "zero"], bench.ReadAllKeys().Keys);
     }
 
+    /// <summary>A record of some megabytes took a call for each, one after the other, and each waited for the disk.</summary>
+    [Theory]
+    [InlineData(3_000_000, 1)]
+    [InlineData(6_000_000, 2)]
+    public void LongRecord_IsWrittenByFewCalls(int bytes, int calls)
+    {
+        using var bench = OpenedForLongRecords();
+        bench.Write(request => request.Put("first"u8, "1"u8));
+        var writes = 0;
+        bench.Disk.Refuse = (operation, path) =>
+        {
+            writes += operation == "Write" && path.Contains("/journal/", StringComparison.Ordinal) ? 1 : 0;
+            return null;
+        };
+        bench.Write(request => request.Put("long"u8, new byte[bytes]));
+        Assert.Equal(calls, writes);
+        bench.Close();
+        bench.Open();
+        Assert.Equal(["first", "long"], bench.ReadAllKeys().Keys);
+    }
+
+    [Theory]
+    [InlineData(nameof(UnsyncedWrites.Dropped))]
+    [InlineData(nameof(UnsyncedWrites.Torn))]
+    public void PowerLoss_InTheSecondCallOfALongRecord_EndsTheJournalBeforeIt(string unsynced)
+    {
+        using var bench = OpenedForLongRecords();
+        bench.Write(request => request.Put("first"u8, "1"u8));
+        var writes = 0;
+        bench.Disk.Refuse = (operation, path) =>
+        {
+            if (operation == "Write" && path.Contains("/journal/", StringComparison.Ordinal) && ++writes == 2)
+                bench.Disk.CrashAtCall = bench.Disk.Calls + 1;
+            return null;
+        };
+        var value = new byte[6_000_000];
+        new Random(1).NextBytes(value);
+        var answer = bench.Submit(request => request.Put("long"u8, value));
+        bench.RunUntilIdle();
+        Assert.True(bench.Disk.IsOff, "The record was written.");
+        Assert.False(answer.IsCompletedSuccessfully && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied);
+        bench.Close();
+        bench.Disk.Restart(Enum.Parse<UnsyncedWrites>(unsynced), seed: 26);
+
+        bench.Open();
+        Assert.Equal(["first"], bench.ReadAllKeys().Keys);
+        bench.Write(request => request.Put("after"u8, "1"u8));
+        bench.Close();
+        bench.Open();
+        Assert.Equal(["after", "first"], bench.ReadAllKeys().Keys);
+    }
+
     [Fact]
     public void EarlierWrite_Failing_EndsTheEngineWithoutAnAnswerForTheLater()
     {
@@ -106,6 +158,15 @@ public sealed class WritesInFlightTests
         Assert.False(wasWritten);
         Assert.Equal(committed, bench.Store.Durable.Control.Committed);
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
+    }
+
+    /// <summary>The first segment has space for all records of a test, also for those of some megabytes.</summary>
+    private static StoreBench OpenedForLongRecords()
+    {
+        var bench = new StoreBench(
+            options: StoreBench.SmallOptions with { FillSegments = false, SegmentBytesMin = 16 << 20, SegmentBytesMax = 16 << 20 });
+        bench.Open();
+        return bench;
     }
 
     /// <summary>The first segment has space for all records of a test.</summary>

@@ -380,6 +380,36 @@ public sealed class LongReaderTests
         Assert.True(store.ScratchReservedBytes <= 17 << 20, $"{store.ScratchReservedBytes} bytes are reserved, and {store.ScratchBytes} in use.");
     }
 
+    // Each large value took fresh memory from the system, and the checkpoint returned all of it.
+    [Fact]
+    public void Checkpoint_OfLargeValues_KeepsMemoryForTheNextOnes()
+    {
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 29, FreeScratchBytesMax = 8 << 20 }, new byte[16]);
+        Fill(16, 1_000_000);
+        store.CheckpointAll();
+        while (store.ReleaseSome())
+        {
+        }
+        var kept = store.ScratchReservedBytes;
+        Assert.InRange(kept, 6 << 20, 9 << 20);
+        // They are a little shorter, and there is memory for each.
+        Fill(4, 950_000);
+        Assert.InRange(store.ScratchReservedBytes, kept, kept + (1 << 20));
+        store.CheckpointAll();
+        while (store.ReleaseSome())
+        {
+        }
+        store.ReturnFreePages();
+        Assert.InRange(store.ScratchReservedBytes, 0, 1 << 20);
+
+        void Fill(int keys, int bytes) => store.Apply(batch =>
+        {
+            for (var key = 0; key < keys; key++)
+                batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[bytes]);
+        });
+    }
+
     [Fact]
     public void Finish_CallInterruptedByASignal_IsRepeated()
     {

@@ -132,6 +132,53 @@ public sealed class PacingTests
         }).Outcome);
     }
 
+    // Values of a megabyte gathered until they took as much memory as changed leaves may, and were then written in one burst.
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Checkpoint_OfLargeValuesAndLittleElse_BeginsEarly(bool isBesideMuchElse)
+    {
+        using var bench = WithRuns(new PageStoreOptions());
+        if (isBesideMuchElse)
+            PutSmall(bench);
+        var covered = bench.Store.Pages.Covered;
+        PutRuns(bench, 12);
+        Assert.Equal(isBesideMuchElse, bench.Store.Pages.Covered == covered);
+    }
+
+    // One large value that was overwritten again and again made the checkpoints of the leaves beside it early, and values that were overwritten before a late
+    // checkpoint were each written by an early one.
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Checkpoint_OfLargeValuesThatAreOverwritten_DoesNotBeginEarly(bool isBesideMuchElse)
+    {
+        using var bench = WithRuns(new PageStoreOptions());
+        if (isBesideMuchElse)
+            PutSmall(bench);
+        var covered = bench.Store.Pages.Covered;
+        foreach (var count in isBesideMuchElse ? Enumerable.Repeat(1, 40) : [9, 9, 12])
+            PutRuns(bench, count);
+        Assert.InRange(bench.Store.Pages.ChangedFileBytes, 1 << 20, long.MaxValue);
+        Assert.Equal(covered, bench.Store.Pages.Covered);
+    }
+
+    // It paused behind each write although as much came meanwhile.
+    [Fact]
+    public void Checkpoint_OfLargeValuesWhileMoreCome_DoesNotPause()
+    {
+        using var bench = WithRuns(Options.Pages);
+        var covered = bench.Store.Pages.Covered;
+        PutRuns(bench, 11);
+        Assert.True(bench.Store.Checkpoints.IsRunning);
+        PutRuns(bench, 10);
+        Assert.Equal(covered, bench.Store.Pages.Covered);
+        // The pause that had begun.
+        bench.Time.Advance(Rest);
+        bench.RunUntilIdle();
+        Assert.NotEqual(covered, bench.Store.Pages.Covered);
+    }
+
     // A request was answered only when a checkpoint found nothing newer, so it was never answered while writes continued.
     [Fact]
     public void CheckpointAsync_WhileWritesContinue_IsAnsweredByTheCheckpointThatCoversIt()
@@ -298,6 +345,34 @@ public sealed class PacingTests
         bench.RunUntilIdle();
         Assert.True(_writes > 0, "No checkpoint has started.");
         return bench;
+    }
+
+    /// <summary>A store that begins a checkpoint for a mebibyte of runs.</summary>
+    private static StoreBench WithRuns(PageStoreOptions pages)
+    {
+        var bench = new StoreBench(options: StoreBench.SmallOptions with
+        {
+            CheckpointRunBytes = 1 << 20, CheckpointBytesPerSecond = 64 << 10, SegmentBytesMin = 1 << 20, SegmentBytesMax = 4 << 20, Pages = pages,
+        });
+        bench.Open();
+        bench.Checkpoint();
+        return bench;
+    }
+
+    private static void PutSmall(StoreBench bench) => Assert.Equal(WriteOutcome.Applied, bench.Write(static request =>
+    {
+        for (var key = 0; key < 1_000; key++)
+            request.Put(StoreBench.Text($"small-{key:D4}"), new byte[1_000]);
+    }).Outcome);
+
+    private static void PutRuns(StoreBench bench, int count)
+    {
+        for (var key = 0; key < count; key++)
+        {
+            var name = StoreBench.Text($"large-{key:D2}");
+            Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put(name, new byte[100_000])).Outcome);
+        }
+        bench.RunUntilIdle();
     }
 
     private static void PutAndCommit(ReplicaBench bench, string key, int bytes)
