@@ -79,9 +79,11 @@ internal sealed record StoreOptions
     public int JournalWrites { get; init; } = 2;
 
     /// <summary>
-    /// Journal bytes since the last checkpoint that start one. This bounds replay to a second or two, or several on a machine that is busy with other work.
+    /// Journal bytes since the last checkpoint that start one. Over many keys each checkpoint writes most leaves, so the more the better. This bounds replay: a
+    /// third more has been written when the checkpoint ends, so that a crash leaves up to 512 MiB, which take two seconds, or several on a machine that is busy
+    /// with other work.
     /// </summary>
-    public long CheckpointJournalBytes { get; init; } = 256 << 20;
+    public long CheckpointJournalBytes { get; init; } = 384 << 20;
 
     /// <summary>Bytes of changed pages that start a checkpoint, unless <see cref="MemoryAccount.ChangedPagesPlenty"/> allows more.</summary>
     public long CheckpointScratchBytes { get; init; } = 256 << 20;

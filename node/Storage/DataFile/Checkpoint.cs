@@ -97,6 +97,9 @@ internal sealed unsafe class Checkpoint
     /// <summary>The pages that the previous checkpoint reaches and this one does not.</summary>
     internal List<PageRun> PendingRuns { get; private set; } = [];
 
+    /// <summary>Their bytes.</summary>
+    internal long PendingBytes { get; private set; }
+
     /// <summary>The frozen root's scratch pages, children first.</summary>
     internal IReadOnlyList<nint> Scratch => _scratch;
 
@@ -201,7 +204,7 @@ internal sealed unsafe class Checkpoint
             WallTime = Root.WallTime,
             Trees = [.. Root.Trees.Select(Placed)],
         };
-        (UsedRuns, PendingRuns) = (map.UsedRuns(), map.PendingRuns());
+        (UsedRuns, PendingRuns, PendingBytes) = (map.UsedRuns(), map.PendingRuns(), map.PendingPages * Page.Bytes);
         // Folding deltas leaves most leaves. Together with the next checkpoint there would be three times the data in the file.
         _replacesOlder = Folded.Count > 0 && map.PendingPages > Math.Max(_store.Options.OlderBytesMax / Page.Bytes, map.UsedPages / OlderPartMax);
         _metaStarted = meta;

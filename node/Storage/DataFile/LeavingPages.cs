@@ -117,6 +117,8 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     {
         _batchWithout = Checkpoint!.Folded.Count == 0 ? Checkpoint.Root.Batch : batchLast + 1;
         _finish = new FinishSteps(epoch, Checkpoint.Meta!.Revision);
+        if (Checkpoint.MetaAgain is not null)
+            reclamation.OlderBytes = Checkpoint.PendingBytes;
     }
 
     /// <summary>

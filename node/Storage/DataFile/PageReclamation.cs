@@ -53,6 +53,12 @@ internal sealed unsafe class PageReclamation
     /// <summary>The part of them that digests hold and no caller's reader. Any thread; may be out of date.</summary>
     public long DigestScratchBytes => _scratch.DigestBytes;
 
+    /// <summary>
+    /// Bytes of the file that the last checkpoint that took both meta pages has left. Readers may hold as many beyond their bounds: otherwise each that is
+    /// open at the end of such a checkpoint would have to end, because it holds at once what was to be kept for the older meta page.
+    /// </summary>
+    public long OlderBytes { get; set; }
+
     /// <summary>If callers' readers hold more bytes of scratch memory than this, the one that holds most must end.</summary>
     public long HeldScratchBytesMax { get; set; } = long.MaxValue;
 
@@ -132,8 +138,9 @@ internal sealed unsafe class PageReclamation
             _pinned.Release(_runs);
             _runs.Release(_present, _runsPerStep);
         }
-        _costliest.EndIfAbove(_present, areDigests: false, HeldScratchBytesMax, _heldBytesMax, withRuns: which != Releasable.Scratch);
-        _costliest.EndIfAbove(_present, areDigests: true, DigestScratchBytesMax, _digestBytesMax, withRuns: which != Releasable.Scratch);
+        _costliest.EndIfAbove(_present, areDigests: false, HeldScratchBytesMax, _heldBytesMax + OlderBytes, withRuns: which != Releasable.Scratch);
+        _costliest.EndIfAbove(
+            _present, areDigests: true, DigestScratchBytesMax, _digestBytesMax + OlderBytes, withRuns: which != Releasable.Scratch);
     }
 
     private void RetireSomePlaced()

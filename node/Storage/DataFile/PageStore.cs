@@ -135,7 +135,12 @@ internal sealed class PageStore : IDisposable
     /// Whether so much of the file's space is not in use that a quiescent store should give it back: a fifth of what is in use, and at least 4 MiB, since some
     /// stays reusable anyway. Writer, while no checkpoint is in progress.
     /// </summary>
-    public bool HasMuchSpare => Free.SparePages > Math.Max(SparePagesMin, Free.UsedPages / 5);
+    public bool HasMuchSpare => Free.SparePages > SparePagesMax;
+
+    /// <summary>Whether as much of it cannot be given back yet, because readers or pins may reach it. As for <see cref="HasMuchSpare"/>.</summary>
+    public bool IsMuchSpareHeld => Free.SparePages - Free.ReusablePages > SparePagesMax;
+
+    private long SparePagesMax => Math.Max(SparePagesMin, Free.UsedPages / 5);
 
     internal IStorageFile File { get; }
 
@@ -241,15 +246,18 @@ internal sealed class PageStore : IDisposable
             _leaving.BeginFinish(Roots.BeginSwap(swap), Meta.Newest.Revision);
         }
         if (_batch.Swap is { } running && running.Step(Roots.Unpublished, Options.StepPages) && _leaving.FinishStep(Options.StepPages))
+        {
             _leaving.EndSwap(Roots.EndSwap(), _batchNumber);
+            Meta.Advance(checkpoint.Meta);
+            if (checkpoint.MetaAgain is { } again)
+                Meta.Advance(again);
+            // Before pages of the checkpoint before it are retired: a pin of that one, opened in between, would find them used again.
+            _pins.Advance(Meta.Newest, checkpoint.UsedRuns);
+        }
         var isDone = _batch.Swap is null && _leaving.RetireOlderStep(Options.StepPages);
         if (isDone)
         {
             _leaving.EndFinish();
-            Meta.Advance(checkpoint.Meta);
-            if (checkpoint.MetaAgain is { } again)
-                Meta.Advance(again);
-            _pins.Advance(Meta.Newest, checkpoint.UsedRuns);
             CheckpointCounts = checkpoint.Counts;
         }
         ReleaseRetired();

@@ -13,8 +13,9 @@ internal sealed record PageStoreOptions
     public int SnapshotsMax { get; init; } = 4096;
 
     /// <summary>
-    /// Bytes of memory and of the file that callers' snapshots may keep from being reused. Above this the one that keeps most is asked to end. The default
-    /// equals the amount of changed pages that starts a checkpoint, so a long reader can at most double the memory.
+    /// Bytes of memory and of the file that callers' snapshots may keep from being reused, besides what a checkpoint that took both meta pages has left
+    /// (<see cref="OlderBytesMax"/>). Above this the one that keeps most is asked to end. The default equals the amount of changed pages that starts a
+    /// checkpoint, so a long reader can at most double the memory.
     /// </summary>
     public long PinnedBytesMax { get; init; } = 256 << 20;
 
@@ -39,7 +40,7 @@ internal sealed record PageStoreOptions
 
     /// <summary>
     /// Bytes of memory that a changed leaf of the file takes at most as a delta of it (<see cref="Pages.DeltaPage"/>), up to
-    /// <see cref="Pages.ScratchPool.BlockBytesMax"/>; 0: changed leaves are held whole. Off by default.
+    /// <see cref="Pages.ScratchPool.BlockBytesMax"/>; 0: changed leaves are held whole.
     /// </summary>
     public int DeltaBytesMax { get; init; } = DeltaBytesMaxDefault;
 
@@ -49,8 +50,8 @@ internal sealed record PageStoreOptions
     /// </summary>
     public long OlderBytesMax { get; init; } = 16 << 20;
 
-    /// <summary>What stores have that say nothing else. Tests set it, to run over trees with deltas.</summary>
-    internal static int DeltaBytesMaxDefault { get; set; }
+    /// <summary>What stores have that say nothing else. Tests set it, to run over trees with smaller deltas or with whole leaves.</summary>
+    internal static int DeltaBytesMaxDefault { get; set; } = Pages.ScratchPool.BlockBytesMax;
 
     /// <summary>Tests: whether a leaf stays whole at the end of a batch although its delta would be small. Null: no leaf does.</summary>
     internal Func<bool>? StaysWhole { get; init; } = StaysWholeDefault;

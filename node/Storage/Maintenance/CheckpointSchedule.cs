@@ -213,6 +213,9 @@ internal sealed class CheckpointSchedule
         _recycling.Recycle(isForSpace: false);
         if (!_pages.HasMuchSpare)
             return;
+        // What readers have let go.
+        _pages.ReleaseSome();
+        BeginRelease();
         _pages.Free.SearchAgain();
         _return.Start(FreeMap.HolePagesMinAny, isIdle);
     }
@@ -326,9 +329,9 @@ internal sealed class CheckpointSchedule
 
     private void GoOnAfterARest()
     {
-        // Paced to end when half of the journal bytes that trigger the next checkpoint have been written, or of its runs, or a third of its pages have changed:
-        // with half of them, memory would be short.
-        var sinceBegin = Math.Max(2 * Math.Max(_backlog.JournalSinceBegin, _backlog.RunsSinceBegin), 3 * _backlog.ChangedSinceBegin);
+        // Paced to end when a third of the journal bytes that trigger the next checkpoint have been written, or half of its runs, or a third of its pages have
+        // changed: with half of the bytes, an open after a crash would take longer, and with half of the pages, memory would be short.
+        var sinceBegin = Math.Max(2 * _backlog.RunsSinceBegin, 3 * Math.Max(_backlog.JournalSinceBegin, _backlog.ChangedSinceBegin));
         if (_isUrgent || _backlog.Behind > 0 || sinceBegin >= _running!.Progress)
         {
             _context.Checkpoints.Post(_write);

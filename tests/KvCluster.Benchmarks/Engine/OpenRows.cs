@@ -10,10 +10,12 @@ namespace KvCluster.Benchmarks.Engine;
 internal static class OpenRows
 {
     public const string Clean = "open after a clean stop";
-    public const string Killed = "open after a kill, 256 MiB of journal";
+    public const string Killed = "open after a kill, 512 MiB of journal";
     public const string Milliseconds = "ms";
     private const long ManyBytes = 64L << 30;
-    private const long JournalBytes = 256L << 20;
+
+    /// <summary>As much as there is when a checkpoint ends that <see cref="StoreOptions.CheckpointJournalBytes"/> has started.</summary>
+    private const long JournalBytes = 512L << 20;
     private const long KeysAtFullSize = 10_000_000;
 
     /// <summary>The rows of the group. The journal is shorter for fewer keys.</summary>

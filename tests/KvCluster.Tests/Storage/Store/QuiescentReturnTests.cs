@@ -33,6 +33,8 @@ public sealed class QuiescentReturnTests
             Assert.Equal(Options.SegmentBytesMin, bench.Store.Statistics.JournalBytes);
             Assert.Equal(bench.Store.Pages.Covered.Etag, bench.Store.Pages.CoveredByOlderMeta.Etag);
         }
+        // The reader may have held what a checkpoint replaced.
+        Pass(bench, 4);
         var journal = bench.Disk.List($"{StoreBench.DirectoryPath}/state-00000001/journal")
             .Select(name => $"{StoreBench.DirectoryPath}/state-00000001/journal/{name}").Sum(LengthOf);
         Assert.True(journal <= 2 * Options.SegmentBytesMin, $"The journal's files have {journal} bytes.");

@@ -57,7 +57,7 @@ public sealed class SmallVolumeTests(ITestOutputHelper output)
                 if (reopens && step % 3 == 2)
                     store.Reopen();
                 store.Pass(TimeSpan.FromSeconds(4));
-                var needed = Math.Max(0, store.Store.Pages.ChangedBytes - store.Store.Pages.ReusableBytes) + JournalBytes;
+                var needed = Math.Max(0, store.Store.Pages.ChangedFileBytes - store.Store.Pages.ReusableBytes) + JournalBytes;
                 var available = LocalDisk.Instance.AvailableBytes(disk.Data);
                 var outcome = store.Put(Some());
                 if (outcome == WriteOutcome.Applied)

@@ -18,7 +18,7 @@ public sealed class BatchMemoryTests
         using var file = disk.Open("data", new StorageFileOptions(StorageFileMode.CreateNew));
         using var pool = new ScratchPool(0);
         var space = new PageSpace(file, 1 << 30);
-        var deltas = new LeafDeltas(space, pool, bytesMax: 0, staysWhole: null);
+        var deltas = new LeafDeltas(space, pool, ScratchPool.BlockBytesMax, staysWhole: null);
         WriteBatch? batch = null;
         // The first one may also be the first of its kind, for which more is allocated once.
         for (var pass = 0; pass < 2; pass++)

@@ -257,6 +257,53 @@ public sealed unsafe class DeltaTests
         store.CheckEverywhere();
     }
 
+    /// <summary>
+    /// While the end of a checkpoint frees the pages of the one before it, in steps, pins are of the new one. One that was of the other would find its pages
+    /// used again, and tell of damage that is none.
+    /// </summary>
+    [Fact]
+    public void Pin_OpenedWhileTheOlderCheckpointIsRetired_StaysAsItIs()
+    {
+        var isDone = false;
+        for (var steps = 1; !isDone; steps++)
+        {
+            using var store = Checkpointed(_options with { OlderBytesMax = 0, StepPages = 16 });
+            Put(store, step: 50);
+            Assert.True(store.BeginCheckpoint());
+            store.WriteCheckpoint();
+            for (var step = 0; step < steps && !isDone; step++)
+                isDone = store.FinishStep();
+            using var pin = store.Store.Pin();
+            var before = ChecksumsOf(pin);
+            if (!isDone)
+                store.FinishCheckpoint(givesBack: false);
+            for (var round = 0; round < 3; round++)
+            {
+                Put(store, step: 40 + round);
+                store.Checkpoint();
+            }
+            Assert.True(before.SequenceEqual(ChecksumsOf(pin)), $"A checkpoint that was pinned after {steps} steps of the end of the next has changed.");
+            Assert.True(!isDone || steps > 2, $"The end of the checkpoint took {steps} steps.");
+        }
+    }
+
+    /// <summary>It holds all leaves at once when a checkpoint that writes them ends, which is no reason to end it.</summary>
+    [Fact]
+    public void Reader_OfTheStateThatACheckpointOfAllLeavesHasLeft_IsNotAskedToEnd()
+    {
+        using var store = Checkpointed(_options with { OlderBytesMax = 0, PinnedBytesMax = 64 << 10 });
+        Put(store, step: 50);
+        using (var snapshot = store.Store.Roots.OpenSnapshot())
+        {
+            Put(store, step: 40);
+            store.Checkpoint();
+            Put(store, step: 60);
+            Assert.True(store.Store.PinnedBytes > 256 << 10, $"The reader holds only {store.Store.PinnedBytes} bytes.");
+            Assert.False(snapshot.IsTooOld);
+        }
+        store.CheckEverywhere();
+    }
+
     /// <summary>The system is asked early for each base, once. What the checkpoint remembers of the deltas counts as memory until it ends.</summary>
     [Fact]
     public void Checkpoint_OfDeltas_AsksForTheirBases()
@@ -427,6 +474,21 @@ public sealed unsafe class DeltaTests
                 batch.Put(TreeId.Kv, KeyOf(key), ValueOf(random));
         });
         store.Publish();
+    }
+
+    private static List<uint> ChecksumsOf(CheckpointPin pin)
+    {
+        using var buffer = new AlignedBuffer(Page.Bytes);
+        var checksums = new List<uint>();
+        foreach (var run in pin.Runs)
+        {
+            for (var page = run.First; page < run.First + run.Count; page++)
+            {
+                pin.ReadPages(page, buffer.Span);
+                checksums.Add(Crc32C.Of(buffer.Span));
+            }
+        }
+        return checksums;
     }
 
     private static byte[] KeyOf(int number) => [(byte)'k', (byte)(number >> 24), (byte)(number >> 16), (byte)(number >> 8), (byte)number];
