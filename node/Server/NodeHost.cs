@@ -371,6 +371,7 @@ internal sealed class NodeHost : IAsyncDisposable
         CompressRecords = pays.Compression,
         JournalWrites = pays.JournalWrites,
         HasShardTimes = cluster.FormatLevel >= ProgramLevels.FormatOfShardTimes,
+        Pages = _options.Storage.Pages with { DividesValues = cluster.FormatLevel >= ProgramLevels.FormatOfDividedValues },
     };
 
     private static string PeerAddressOf(string? advertise, Uri listenPeers) =>

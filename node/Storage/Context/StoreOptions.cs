@@ -81,7 +81,7 @@ internal sealed record StoreOptions
     /// <summary>
     /// Journal bytes since the last checkpoint that start one. Over many keys each checkpoint writes most leaves, so the more the better. This bounds replay: a
     /// third more has been written when the checkpoint ends, so that a crash leaves up to 512 MiB, which take two seconds, or several on a machine that is busy
-    /// with other work.
+    /// with other work. A disk that is too slow to write the checkpoint meanwhile leaves more: writers are slowed only from three times these bytes on.
     /// </summary>
     public long CheckpointJournalBytes { get; init; } = 384 << 20;
 

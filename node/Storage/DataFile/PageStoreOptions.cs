@@ -45,6 +45,12 @@ internal sealed record PageStoreOptions
     public int DeltaBytesMax { get; init; } = DeltaBytesMaxDefault;
 
     /// <summary>
+    /// Whether values that do not fill whole pages are divided between their leaf and a run, and stay in the leaf up to half of it. False as long as programs
+    /// that cannot read such a file may have to (format levels below 4). A file that has it keeps what was written.
+    /// </summary>
+    public bool DividesValues { get; init; } = true;
+
+    /// <summary>
     /// Bytes of the file that only the checkpoint before the newest may have if the newest has folded deltas, unless they are a small part of it. With more the
     /// newest takes both meta pages, so that its successor finds them free and the file has two states of the data and not three. That costs a synced write.
     /// </summary>

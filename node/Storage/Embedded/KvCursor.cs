@@ -32,13 +32,28 @@ public sealed class KvCursor : IDisposable
         }
     }
 
-    /// <summary>The value, in place.</summary>
+    /// <summary>The value: in place, or a copy of one that is stored in two parts.</summary>
     /// <exception cref="InvalidOperationException">The cursor is not at an entry.</exception>
     public ReadOnlySpan<byte> Value => Current.Value;
 
     /// <summary>The etag of the change that set the value.</summary>
     /// <exception cref="InvalidOperationException">The cursor is not at an entry.</exception>
-    public Etag Etag => Current.Etag;
+    public Etag Etag
+    {
+        get
+        {
+            Check();
+            try
+            {
+                _ = KvValue.Read(_cursor.Beginning(KvValue.HeaderBytesMax), out var etag);
+                return etag;
+            }
+            catch (CorruptStoreException damage)
+            {
+                throw StoreErrors.DamagedBy(damage);
+            }
+        }
+    }
 
     /// <summary>Key, value and etag together.</summary>
     /// <exception cref="InvalidOperationException">The cursor is not at an entry.</exception>
@@ -151,7 +166,7 @@ public readonly ref struct KvEntry
     /// <summary>The key.</summary>
     public ReadOnlySpan<byte> Key { get; }
 
-    /// <summary>The value, in place.</summary>
+    /// <summary>The value: in place, or a copy of one that is stored in two parts.</summary>
     public ReadOnlySpan<byte> Value { get; }
 
     /// <summary>The etag of the change that set the value.</summary>

@@ -46,13 +46,13 @@ public sealed class KvSnapshot : IDisposable
         }
     }
 
-    /// <summary>Finds the value of a key, in place.</summary>
+    /// <summary>Finds the value of a key: in place, or a copy of a value that is stored in two parts, as many of some kilobytes are.</summary>
     /// <returns>Whether the key exists.</returns>
     /// <exception cref="ArgumentOutOfRangeException">The key is empty or too long.</exception>
     /// <exception cref="KvStoreDamagedException">What is on the disk is not what was written.</exception>
     public bool TryGet(KvTree tree, scoped ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value) => TryGet(tree, key, out value, out _);
 
-    /// <summary>Finds the value of a key, in place, and the etag of the change that set it.</summary>
+    /// <summary>Finds the value of a key, likewise, and the etag of the change that set it.</summary>
     /// <inheritdoc cref="TryGet(KvTree, ReadOnlySpan{byte}, out ReadOnlySpan{byte})" path="/returns|/exception"/>
     [SkipLocalsInit]
     public bool TryGet(KvTree tree, scoped ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value, out Etag etag)

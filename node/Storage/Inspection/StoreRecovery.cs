@@ -108,7 +108,9 @@ internal sealed class StoreRecovery : IDisposable
         var source = _source!;
         var (old, made) = (_replica.Layout.Directory, _replica.Layout.Directory + NewSuffix);
         CheckRoom();
-        StoreDirectory.Make(_disk, made, new StoreOptions(), NewControl(source.Last.Etag), source.Last, pages => Fill(pages, source));
+        // A program that could open the old file can open the new one.
+        var options = new StoreOptions { Pages = new PageStoreOptions { DividesValues = source.Meta?.Version == MetaPage.FormatVersion } };
+        StoreDirectory.Make(_disk, made, options, NewControl(source.Last.Etag), source.Last, pages => Fill(pages, source));
         if (StoreCheck.Run(_disk, made).Findings.FirstOrDefault(static finding => finding.IsDamage) is { } wrong)
             throw new CorruptStoreException($"The recovered copy in '{made}' is not intact, and was not put in place: {wrong.File}: {wrong.What}.");
         var kept = OldName();

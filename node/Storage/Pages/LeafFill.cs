@@ -18,6 +18,7 @@ internal unsafe ref struct LeafFill
     private readonly ReadOnlySpan<byte> _end;
     private readonly ulong _headEnd;
     private readonly int _countBefore;
+    private readonly bool _dividesValues;
     private ReadOnlySpan<byte> _last;
     private ulong _headLast;
     private int _count;
@@ -26,9 +27,11 @@ internal unsafe ref struct LeafFill
     /// <param name="page">The leaf, which has at least one entry. The first key to be appended is known to be behind it.</param>
     /// <param name="end">The key at which the next leaf begins; empty if there is none.</param>
     /// <param name="slots">Memory for <see cref="EntriesMax"/> slots.</param>
-    public LeafFill(byte* page, ReadOnlySpan<byte> end, ushort* slots)
+    /// <param name="dividesValues">Whether the store divides values.</param>
+    public LeafFill(byte* page, ReadOnlySpan<byte> end, ushort* slots, bool dividesValues)
     {
         _page = page;
+        _dividesValues = dividesValues;
         _heads = Page.Heads(page);
         _slots = slots;
         _prefix = Page.Prefix(page);
@@ -50,7 +53,7 @@ internal unsafe ref struct LeafFill
     public bool TryAppend(ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
         var length = header.Length + body.Length;
-        if (OverflowRun.IsNeeded(key.Length, length) || key.Length > Page.KeyBytesMax || !key.StartsWith(_prefix))
+        if (OverflowRun.IsNeeded(key.Length, length, _dividesValues) || key.Length > Page.KeyBytesMax || !key.StartsWith(_prefix))
             return false;
         var suffix = key[_prefix.Length..];
         var head = Page.Head(suffix);

@@ -11,11 +11,20 @@ internal sealed record MetaPage
     /// <summary>"KVCDATA" and a zero byte.</summary>
     public const ulong Magic = 0x0041544144_43564B;
 
-    /// <summary>The only version that this build reads and writes.</summary>
-    public const uint FormatVersion = 5;
+    /// <summary>The version of a file that may have divided values, or values of more than a quarter page in leaves.</summary>
+    public const uint FormatVersion = 6;
+
+    /// <summary>
+    /// The version before, which is read too. An empty file has it, and one of a store that divides no values, since programs may have to open it that know no
+    /// other.
+    /// </summary>
+    public const uint FormatVersionBefore = 5;
 
     private const int RootsOffset = 128;
     private const int RootBytes = 32;
+
+    /// <summary>The version of the file. It never decreases.</summary>
+    public uint Version { get; init; } = FormatVersionBefore;
 
     /// <summary>Increases by one with each checkpoint. Even revisions are in page 0, odd ones in page 1.</summary>
     public required ulong Revision { get; init; }
@@ -53,7 +62,7 @@ internal sealed record MetaPage
         page[..Page.Bytes].Clear();
         page[4] = (byte)PageType.Meta;
         BinaryPrimitives.WriteUInt64LittleEndian(page[8..], Magic);
-        BinaryPrimitives.WriteUInt32LittleEndian(page[16..], FormatVersion);
+        BinaryPrimitives.WriteUInt32LittleEndian(page[16..], Version);
         BinaryPrimitives.WriteUInt32LittleEndian(page[20..], Page.Bytes);
         BinaryPrimitives.WriteUInt64LittleEndian(page[24..], Revision);
         BinaryPrimitives.WriteUInt128LittleEndian(page[32..], Identity);
@@ -84,7 +93,7 @@ internal sealed record MetaPage
         if (BinaryPrimitives.ReadUInt32LittleEndian(page) != Crc32C.Of(page[4..Page.Bytes]) || BinaryPrimitives.ReadUInt64LittleEndian(page[8..]) != Magic)
             return null;
         var version = BinaryPrimitives.ReadUInt32LittleEndian(page[16..]);
-        if (version != FormatVersion)
+        if (version is not (FormatVersion or FormatVersionBefore))
             throw new FormatVersionException(path, version, FormatVersion);
         var trees = new TreeRoot[StoreRoot.TreesMax];
         for (var i = 0; i < trees.Length; i++)
@@ -96,6 +105,7 @@ internal sealed record MetaPage
         }
         return new MetaPage
         {
+            Version = version,
             Revision = BinaryPrimitives.ReadUInt64LittleEndian(page[24..]),
             Identity = BinaryPrimitives.ReadUInt128LittleEndian(page[32..]),
             FilePages = BinaryPrimitives.ReadInt64LittleEndian(page[48..]),

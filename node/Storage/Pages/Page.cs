@@ -77,7 +77,13 @@ internal static unsafe class Page
     /// <summary>Scratch only: how many of a leaf's last insertions, one after the other, were at its end.</summary>
     public static ref ushort Appended(byte* page) => ref *(ushort*)(page + 38);
 
-    /// <summary>Bytes of the value in an overflow run; the value follows the header.</summary>
+    /// <summary>
+    /// In an overflow run, how many of the value's first bytes are in the leaf's cell and not in the run; 0 if it is not divided. In the place of the offset of
+    /// the lowest cell.
+    /// </summary>
+    public static ref ushort BytesInLeaf(byte* run) => ref *(ushort*)(run + 34);
+
+    /// <summary>Bytes of the value in an overflow run; they follow the header.</summary>
     public static ref uint ValueLength(byte* page) => ref *(uint*)(page + 40);
 
     /// <summary>

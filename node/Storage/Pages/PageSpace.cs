@@ -140,16 +140,19 @@ internal sealed unsafe class PageSpace
         return ResolveNodeAgain(&link);
     }
 
-    /// <summary>Resolves the run to which a leaf's cell refers. Its value must have the length in the cell.</summary>
+    /// <summary>Resolves the run to which a leaf's cell refers. It must be one of a value of the length in the cell, divided at the same place.</summary>
+    /// <param name="link">The link in the cell.</param>
+    /// <param name="valueLength">The bytes of the value in the run (<see cref="TreePage.OverflowLength"/>).</param>
     public byte* ResolveRun(PageLink* link, uint valueLength)
     {
         var run = Resolve(link);
         if (OverflowRun.PagesFor(valueLength) is >= RunPagesAsked and var pages && PageLink.Load(link) is { IsScratch: false } reference)
             ReadEvicted(reference.Number, pages);
-        return Page.Type(run) == PageType.Overflow && Page.ValueLength(run) == valueLength
+        var bytesInLeaf = TreePage.BytesInLeaf(link);
+        return Page.Type(run) == PageType.Overflow && Page.ValueLength(run) == valueLength && Page.BytesInLeaf(run) == bytesInLeaf
             ? run
-            : throw Bad($"'{_file.Path}': page {PageLink.Load(link).Number} is not an overflow run with a value of {valueLength} bytes, although its leaf "
-                + "refers to it as one.");
+            : throw Bad($"'{_file.Path}': page {PageLink.Load(link).Number} is not an overflow run with {valueLength} bytes of a value behind the first "
+                + $"{bytesInLeaf}, although its leaf refers to it as one.");
     }
 
     /// <summary>Makes the next access check the page, because it was rewritten. Called before any reference to it is published.</summary>

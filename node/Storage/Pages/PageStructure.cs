@@ -82,7 +82,10 @@ internal static unsafe class PageStructure
             return cellEnd > end ? $"entry {index} at {slot} ends at {cellEnd}, but the cells end at {end}" : null;
         }
         var header = TreePage.ReferenceCellHeader(*(ushort*)(page + slot + 2));
-        if (slot % 8 != 0 || slot + header > end || slot + header + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
+        // Checked first, because the length of a divided value tells how long the cell is.
+        if (slot % 8 == 0 && slot + header <= end && !TreePage.HasTree(page, index) && OverflowRun.Problem(*(uint*)(page + slot + 4)) is { } wrong)
+            return $"entry {index} has {wrong}";
+        if (slot % 8 != 0 || slot + header > end || slot + TreePage.BytesOfReference(page, index) > end)
             return $"entry {index} at {slot} extends beyond the cells or is not aligned to 8 bytes";
         if (!Page.LeafHasReferences(page))
             return $"entry {index} refers to another page, but the page's header says that no entry does";

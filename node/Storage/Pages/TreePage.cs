@@ -8,10 +8,11 @@ namespace KvCluster.Storage.Pages;
 /// <summary>Searches and changes one leaf or branch page (FORMAT.md, "Leaf" and "Branch"). Pure; only the batch that owns the page changes it.</summary>
 /// <remarks>
 /// A leaf cell is [suffix length u16][value length u16][rest of the key][value]. If the value length is 0xFFFF, the cell starts at an offset divisible by
-/// eight and is [suffix length u16][0xFFFF][value length u32][reference u64][checksum u32][rest of the key]. If it is 0xFFFE, the cell has a tree of its own
-/// and is [suffix length u16][0xFFFE][zero u32][reference u64][checksum u32][value, 24 bytes][rest of the key], aligned likewise. A branch cell starts at an
-/// offset divisible by eight and is [reference u64][checksum u32][summary u64][suffix length u16][rest of the key]. The suffix is the key without the page's
-/// prefix. Its first eight bytes are only in the head, the rest is in the cell. A branch's first key stands for "less than all" and is never compared.
+/// eight and is [suffix length u16][0xFFFF][value length u32][reference u64][checksum u32][rest of the key][beginning of the value, if the length says so]. If
+/// it is 0xFFFE, the cell has a tree of its own and is [suffix length u16][0xFFFE][zero u32][reference u64][checksum u32][value, 24 bytes][rest of the key],
+/// aligned likewise. A branch cell starts at an offset divisible by eight and is [reference u64][checksum u32][summary u64][suffix length u16][rest of the
+/// key]. The suffix is the key without the page's prefix. Its first eight bytes are only in the head, the rest is in the cell. A branch's first key stands for
+/// "less than all" and is never compared.
 /// </remarks>
 internal static unsafe class TreePage
 {
@@ -38,6 +39,9 @@ internal static unsafe class TreePage
 
     /// <summary>Bytes of a branch cell before the rest of the key.</summary>
     public const int BranchCellHeader = 22;
+
+    /// <summary>Bytes that a cell which is aligned to eight bytes may take beside its own.</summary>
+    public const int AlignmentBytes = 7;
 
     private const int LinkInCell = 8;
     private const int SuffixLengthInBranchCell = 20;
@@ -129,7 +133,7 @@ internal static unsafe class TreePage
             return InlineValue(one, length).SequenceEqual(InlineValue(other, length));
         // The length of an overflow run or the zero of a tree, the link, and the value beside a tree.
         var bytes = ReferenceCellHeader(length) - 4;
-        return new ReadOnlySpan<byte>(one + 4, bytes).SequenceEqual(new ReadOnlySpan<byte>(other + 4, bytes));
+        return new ReadOnlySpan<byte>(one + 4, bytes).SequenceEqual(new ReadOnlySpan<byte>(other + 4, bytes)) && Beginning(one).SequenceEqual(Beginning(other));
     }
 
     /// <summary>
@@ -167,13 +171,29 @@ internal static unsafe class TreePage
         value.CopyTo(new Span<byte>(cell + OverflowCellHeader, TreeValueBytes));
     }
 
-    /// <summary>The length of the value in an overflow run, which precedes the link to it in the leaf's cell.</summary>
-    public static uint OverflowLength(PageLink* run) => *((uint*)run - 1);
+    /// <summary>The bytes of a value in its overflow run. The length of the value precedes the link to the run in the leaf's cell.</summary>
+    public static uint OverflowLength(PageLink* run)
+    {
+        var recorded = *((uint*)run - 1);
+        return OverflowRun.LengthOf(recorded) - (uint)OverflowRun.BeginningOf(recorded);
+    }
 
-    /// <summary>A leaf's value, in place. For an entry with a tree: the value beside the tree.</summary>
+    /// <summary>How many of a value's first bytes are in the cell that links to its run.</summary>
+    public static int BytesInLeaf(PageLink* run) => OverflowRun.BeginningOf(*((uint*)run - 1));
+
+    /// <summary>A leaf's value, in place unless it is divided. For an entry with a tree: the value beside the tree.</summary>
     public static ReadOnlySpan<byte> Value(PageSpace space, byte* page, int index) => CellValue(space, Page.Cell(page, index));
 
-    /// <summary>The value of a leaf's cell, in place.</summary>
+    /// <summary>
+    /// At least so many of the first bytes of a cell's value, or all if it has fewer; in place, and mostly without a look at the run of a divided value.
+    /// </summary>
+    public static ReadOnlySpan<byte> CellBeginning(PageSpace space, byte* cell, int bytesLeast)
+    {
+        var beginning = Beginning(cell);
+        return beginning.Length >= bytesLeast ? beginning : CellValue(space, cell);
+    }
+
+    /// <summary>The value of a leaf's cell: in place, but for a divided value, of which it is a copy.</summary>
     public static ReadOnlySpan<byte> CellValue(PageSpace space, byte* cell)
     {
         var length = *(ushort*)(cell + 2);
@@ -181,9 +201,22 @@ internal static unsafe class TreePage
             return InlineValue(cell, length);
         if (length == TreeMark)
             return new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes);
-        var run = space.ResolveRun((PageLink*)(cell + LinkInCell), *(uint*)(cell + 4));
-        return new ReadOnlySpan<byte>(run + Page.HeaderBytes, (int)*(uint*)(cell + 4));
+        var link = (PageLink*)(cell + LinkInCell);
+        var bytes = OverflowLength(link);
+        var rest = new ReadOnlySpan<byte>(space.ResolveRun(link, bytes) + Page.HeaderBytes, (int)bytes);
+        var beginning = Beginning(cell);
+        if (beginning.IsEmpty)
+            return rest;
+        var whole = GC.AllocateUninitializedArray<byte>(beginning.Length + rest.Length);
+        beginning.CopyTo(whole);
+        rest.CopyTo(whole.AsSpan(beginning.Length));
+        return whole;
     }
+
+    /// <summary>The beginning of a divided value, which its cell has behind the rest of the key; empty in all other cells.</summary>
+    private static ReadOnlySpan<byte> Beginning(byte* cell) => new(cell + OverflowCellHeader + RestLength(*(ushort*)cell), BeginningBytes(cell));
+
+    private static int BeginningBytes(byte* cell) => *(ushort*)(cell + 2) == OverflowMark ? OverflowRun.BeginningOf(*(uint*)(cell + 4)) : 0;
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private static ReadOnlySpan<byte> InlineValue(byte* cell, int length) => new(cell + LeafCellHeader + RestLength(*(ushort*)cell), length);
@@ -199,6 +232,9 @@ internal static unsafe class TreePage
         return prefix.Length + CopySuffix(page, index, destination[prefix.Length..]);
     }
 
+    /// <summary>Bytes of a leaf's cell that refers to other pages, without those that align it.</summary>
+    public static int BytesOfReference(byte* page, int index) => CellBytes(page, index) - AlignmentBytes;
+
     /// <summary>Bytes of an entry without head and slot.</summary>
     public static int CellBytes(byte* page, int index)
     {
@@ -207,12 +243,15 @@ internal static unsafe class TreePage
             return Aligned(BranchCellHeader + RestLength(*(ushort*)(cell + SuffixLengthInBranchCell)));
         var length = *(ushort*)(cell + 2);
         var rest = RestLength(*(ushort*)cell);
-        return length >= TreeMark ? ReferenceCellBytes(length, *(ushort*)cell) : LeafCellHeader + rest + length;
+        return length >= TreeMark ? ReferenceCellBytes(length, *(ushort*)cell) + BeginningBytes(cell) : LeafCellHeader + rest + length;
     }
 
     /// <summary>The most bytes that a leaf entry takes, including head and slot, for a key suffix of this length.</summary>
+    /// <param name="suffixLength">The length of the suffix.</param>
+    /// <param name="valueLength">How many bytes of the value are in the leaf.</param>
+    /// <param name="overflow">Whether others are in a run.</param>
     public static int LeafEntryBytes(int suffixLength, int valueLength, bool overflow) => Page.EntryBytes + (overflow
-        ? ReferenceCellBytes(OverflowMark, suffixLength)
+        ? ReferenceCellBytes(OverflowMark, suffixLength) + valueLength
         : InlineCellBytes(suffixLength, valueLength));
 
     /// <summary>The bytes that a leaf's entry takes, including head and slot, in a page without a prefix.</summary>
@@ -259,9 +298,17 @@ internal static unsafe class TreePage
         *(ushort*)(cell + 2) = DeletedMark;
     }
 
-    /// <summary>Adds an entry whose value is in an overflow run.</summary>
-    public static void InsertOverflow(byte* page, int index, ReadOnlySpan<byte> key, uint valueLength, PageLink run) =>
-        InsertReference(page, index, key, OverflowMark, valueLength, run);
+    /// <summary>Adds an entry whose value is in an overflow run, or divided. Returns the space for the beginning of a divided value.</summary>
+    /// <param name="page">The leaf.</param>
+    /// <param name="index">The position.</param>
+    /// <param name="key">The key, which must have the page's prefix.</param>
+    /// <param name="recorded">The length, as from <see cref="OverflowRun.Recorded"/>.</param>
+    /// <param name="run">The run.</param>
+    public static Span<byte> InsertOverflow(byte* page, int index, ReadOnlySpan<byte> key, uint recorded, PageLink run)
+    {
+        var cell = InsertReference(page, index, key, OverflowMark, recorded, run, OverflowRun.BeginningOf(recorded));
+        return new Span<byte>(cell + OverflowCellHeader + RestLength(*(ushort*)cell), OverflowRun.BeginningOf(recorded));
+    }
 
     /// <summary>Adds an entry that has a tree, and beside it a value of <see cref="TreeValueBytes"/>.</summary>
     public static void InsertTree(byte* page, int index, ReadOnlySpan<byte> key, PageLink root, ReadOnlySpan<byte> value)
@@ -346,7 +393,7 @@ internal static unsafe class TreePage
     {
         var length = *(ushort*)(cell + 2);
         if (length == OverflowMark)
-            InsertOverflow(page, index, key, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInCell));
+            Beginning(cell).CopyTo(InsertOverflow(page, index, key, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInCell)));
         else if (length == TreeMark)
             InsertTree(page, index, key, *(PageLink*)(cell + LinkInCell), new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes));
         else
@@ -357,7 +404,7 @@ internal static unsafe class TreePage
     public static int CopyBytes(byte* cell, int suffixLength)
     {
         var length = *(ushort*)(cell + 2);
-        return Page.EntryBytes + (length >= TreeMark ? ReferenceCellBytes(length, suffixLength) : InlineCellBytes(suffixLength, length));
+        return Page.EntryBytes + (length >= TreeMark ? ReferenceCellBytes(length, suffixLength) + BeginningBytes(cell) : InlineCellBytes(suffixLength, length));
     }
 
     /// <summary>Overwrites the value of a leaf's entry by that of a cell of another leaf. False if not both are inline and of the same length.</summary>
@@ -396,7 +443,7 @@ internal static unsafe class TreePage
             if (isLeaf && *(ushort*)(cell + 2) >= TreeMark)
             {
                 // The padding is where the alignment needs it, before or behind the cell.
-                (place, length) = (Aligned(start), length - 7);
+                (place, length) = (Aligned(start), length - AlignmentBytes);
                 Page.LeafHasReferences(target) = true;
             }
             Move(cell, target + place, length);
@@ -617,13 +664,13 @@ internal static unsafe class TreePage
         return length;
     }
 
-    private static byte* InsertReference(byte* page, int index, ReadOnlySpan<byte> key, ushort mark, uint valueLength, PageLink link)
+    private static byte* InsertReference(byte* page, int index, ReadOnlySpan<byte> key, ushort mark, uint recorded, PageLink link, int beginning = 0)
     {
         var suffix = key[Page.PrefixLength(page)..];
-        var cell = Insert(page, index, suffix, ReferenceCellBytes(mark, suffix.Length), isAligned: true);
+        var cell = Insert(page, index, suffix, ReferenceCellBytes(mark, suffix.Length) + beginning, isAligned: true);
         *(ushort*)cell = (ushort)suffix.Length;
         *(ushort*)(cell + 2) = mark;
-        *(uint*)(cell + 4) = valueLength;
+        *(uint*)(cell + 4) = recorded;
         *(PageLink*)(cell + LinkInCell) = link;
         CopyRest(suffix, cell + ReferenceCellHeader(mark));
         Page.LeafHasReferences(page) = true;
@@ -668,8 +715,10 @@ internal static unsafe class TreePage
     /// <summary>Bytes of a suffix that are not in its head.</summary>
     public static int RestLength(int suffixLength) => Math.Max(0, suffixLength - sizeof(ulong));
 
-    /// <summary>Includes seven bytes for aligning the cell to eight, so that it takes the same space at every offset.</summary>
-    private static int ReferenceCellBytes(ushort mark, int suffixLength) => ReferenceCellHeader(mark) + RestLength(suffixLength) + 7;
+    /// <summary>
+    /// Without the beginning of a divided value. Includes bytes for aligning the cell to eight, so that it takes the same space at every offset.
+    /// </summary>
+    private static int ReferenceCellBytes(ushort mark, int suffixLength) => ReferenceCellHeader(mark) + RestLength(suffixLength) + AlignmentBytes;
 
     /// <summary>Bytes before the rest of the key in a leaf's cell that refers to other pages.</summary>
     public static int ReferenceCellHeader(ushort mark) => mark == TreeMark ? TreeCellHeader : OverflowCellHeader;

@@ -125,7 +125,7 @@ internal static class OwnedKeys
 
     private static bool IsLive(WriteBatch batch, ReadOnlySpan<byte> key, Etag etag)
     {
-        if (!batch.TryGet(TreeId.Kv, key, out var stored))
+        if (!batch.TryGetBeginning(TreeId.Kv, key, KvValue.HeaderBytesMax, out var stored))
             return false;
         _ = KvValue.Read(stored, out var found);
         return found == etag;

@@ -37,19 +37,23 @@ internal static class ConditionEvaluation
     {
         if (condition.Kind is ConditionKind.SetHas or ConditionKind.SetLacks)
             return (batch.TryGetSet(condition.Key, out var set) && set.Contains(condition.Value)) == (condition.Kind == ConditionKind.SetHas);
-        if (!batch.TryGet(TreeId.Kv, condition.Key, out var stored))
+        if (condition.Kind is ConditionKind.ValueEquals or ConditionKind.ValueRelates)
+            return batch.TryGet(TreeId.Kv, condition.Key, out var whole) && ValueHolds(condition, KvValue.Read(whole, out _));
+        if (!batch.TryGetBeginning(TreeId.Kv, condition.Key, KvValue.HeaderBytesMax, out var stored))
             return condition.Kind == ConditionKind.Absent || (condition.Kind == ConditionKind.EtagEquals && condition.Etag == Etag.None);
-        var value = KvValue.Read(stored, out var etag);
+        _ = KvValue.Read(stored, out var etag);
         return condition.Kind switch
         {
             ConditionKind.EtagEquals => condition.Etag == etag,
             ConditionKind.Exists => true,
-            ConditionKind.ValueEquals => condition.Value.SequenceEqual(value),
             ConditionKind.EtagRelates => Relates(etag.CompareTo(condition.Etag), condition.Relation),
-            ConditionKind.ValueRelates => Relates(value.SequenceCompareTo(condition.Value), condition.Relation),
             _ => false,
         };
     }
+
+    private static bool ValueHolds(in ConditionReader condition, ReadOnlySpan<byte> value) => condition.Kind == ConditionKind.ValueEquals
+        ? condition.Value.SequenceEqual(value)
+        : Relates(value.SequenceCompareTo(condition.Value), condition.Relation);
 
     private static bool Relates(int order, ConditionRelation relation) => relation switch
     {
@@ -73,7 +77,7 @@ internal static class ConditionEvaluation
         {
             if (keysLeft-- == 0)
                 return null;
-            _ = KvValue.Read(cursor.Value, out var etag);
+            _ = KvValue.Read(cursor.Beginning(KvValue.HeaderBytesMax), out var etag);
             greatest = Etag.Max(greatest, etag);
             // A further key cannot make the greatest etag less.
             if (greatest > most)

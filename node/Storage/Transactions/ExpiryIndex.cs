@@ -135,7 +135,7 @@ internal static class ExpiryIndex
     public static bool IsLive(WriteBatch batch, ReadOnlySpan<byte> key, ulong expiryMilliseconds, Etag etag, out KeyLife life)
     {
         life = default;
-        if (!batch.TryGet(TreeId.Kv, key, out var stored))
+        if (!batch.TryGetBeginning(TreeId.Kv, key, KvValue.HeaderBytesMax, out var stored))
             return false;
         _ = KvValue.Read(stored, out var found, out life);
         return found == etag && life.ExpiryMilliseconds == expiryMilliseconds;

@@ -83,7 +83,7 @@ internal static class KeyLives
     /// <summary>Removes the entries of a key whose value will be replaced.</summary>
     private static void Forget(WriteBatch batch, ReadOnlySpan<byte> key)
     {
-        if (!batch.TryGet(TreeId.Kv, key, out var stored))
+        if (!batch.TryGetBeginning(TreeId.Kv, key, KvValue.HeaderBytesMax, out var stored))
             return;
         _ = KvValue.Read(stored, out var etag, out var life);
         if (life.ExpiryMilliseconds != 0)

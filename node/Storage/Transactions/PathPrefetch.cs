@@ -232,7 +232,7 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
                 continue;
             if (key.Tree == TreeId.Kv)
             {
-                BeginReadLife(snapshot, cell, asked, ref count);
+                BeginReadLife(snapshot, cell, key.HasValue, asked, ref count);
             }
             else if (TreePage.CellHasTree(cell))
             {
@@ -247,9 +247,10 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
         return count;
     }
 
-    private unsafe void BeginReadLife(in ReadSnapshot snapshot, byte* cell, Span<Asked> asked, ref int count)
+    private unsafe void BeginReadLife(in ReadSnapshot snapshot, byte* cell, bool withValue, Span<Asked> asked, ref int count)
     {
-        _ = KvValue.Read(TreePage.CellValue(pages.Space, cell), out var etag, out var life);
+        var stored = withValue ? TreePage.CellValue(pages.Space, cell) : TreePage.CellBeginning(pages.Space, cell, KvValue.HeaderBytesMax);
+        _ = KvValue.Read(stored, out var etag, out var life);
         Span<byte> entry = stackalloc byte[Math.Max(ExpiryIndex.KeyBytes, OwnedKeys.EntryKeyBytes)];
         if (life.ExpiryMilliseconds != 0)
         {

@@ -152,7 +152,7 @@ internal ref struct RequestExecution
     {
         KeysDeleted += Settle();
         var life = default(KeyLife);
-        if (_batch.TryGet(TreeId.Kv, key, out var stored))
+        if (_batch.TryGetBeginning(TreeId.Kv, key, KvValue.HeaderBytesMax, out var stored))
             _ = KvValue.Read(stored, out _, out life);
         return life;
     }
@@ -275,7 +275,7 @@ internal ref struct RequestExecution
                 more = true;
                 break;
             }
-            var value = KvValue.Read(cursor.Value, out var etag);
+            var value = KvValue.Read(scan.KeysOnly ? cursor.Beginning(KvValue.HeaderBytesMax) : cursor.Value, out var etag);
             results.AddEntry(cursor.Key, scan.KeysOnly ? default : value, etag);
         }
         results.Add(more: more);

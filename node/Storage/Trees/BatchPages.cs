@@ -6,13 +6,16 @@ namespace KvCluster.Storage.Trees;
 /// The pages that the open batch makes, copies on their first write, and retires, each once. Its changes are recorded in the <see cref="SealedBatch"/>. Used
 /// by <see cref="TreeWriter"/> and what belongs to it; writer only.
 /// </summary>
-internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafDeltas deltas)
+internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafDeltas deltas, bool dividesValues)
 {
     private SealedBatch _changes = null!;
     private ulong _number;
 
     /// <summary>The tree whose pages are copied; -1 for the tree of a set, whose leaves stay whole pages.</summary>
     public int Tree { get; set; }
+
+    /// <summary>Whether values may be divided between a leaf and a run.</summary>
+    public bool DividesValues => dividesValues;
 
     /// <summary>The number of the batch.</summary>
     public ulong Number => _number;
@@ -42,8 +45,11 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
         return page;
     }
 
-    /// <summary>A run with a value, passed in two parts; returns the reference to it.</summary>
-    public PageRef MakeRun(ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    /// <summary>A run with a value, or what a leaf does not have of it, passed in two parts; returns the reference to it.</summary>
+    /// <param name="header">The first part.</param>
+    /// <param name="body">The second part.</param>
+    /// <param name="bytesInLeaf">How many bytes of the value, before these, the leaf has.</param>
+    public PageRef MakeRun(ReadOnlySpan<byte> header, ReadOnlySpan<byte> body, int bytesInLeaf)
     {
         var length = header.Length + body.Length;
         var page = pool.Rent(OverflowRun.PagesFor(length));
@@ -52,6 +58,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
         new Span<byte>(page, Page.HeaderBytes).Clear();
         Page.Type(page) = PageType.Overflow;
         Page.ValueLength(page) = (uint)length;
+        Page.BytesInLeaf(page) = (ushort)bytesInLeaf;
         (Page.Batch(page), Page.ScratchIndex(page)) = (batch, index);
         var value = new Span<byte>(page + Page.HeaderBytes, length);
         header.CopyTo(value);

@@ -52,7 +52,7 @@ internal sealed unsafe class Cursor : IDisposable
         }
     }
 
-    /// <summary>The current value, in place. Valid until the snapshot is disposed.</summary>
+    /// <summary>The current value, in place unless it is divided. Valid until the snapshot is disposed.</summary>
     public ReadOnlySpan<byte> Value
     {
         get
@@ -60,6 +60,16 @@ internal sealed unsafe class Cursor : IDisposable
             CheckPosition();
             return TreePage.CellValue(_space, CellAt(_at));
         }
+    }
+
+    /// <summary>
+    /// At least so many of the current value's first bytes, or all if it has fewer. For who needs no more than the header of a value: of a divided one the run
+    /// is mostly not looked at. Valid until the snapshot is disposed.
+    /// </summary>
+    public ReadOnlySpan<byte> Beginning(int bytesLeast)
+    {
+        CheckPosition();
+        return TreePage.CellBeginning(_space, CellAt(_at), bytesLeast);
     }
 
     /// <summary>In the tree <c>sets</c>: the set of the current key. Valid until the snapshot is disposed.</summary>

@@ -9,7 +9,7 @@ namespace KvCluster.Storage.Trees;
 /// </summary>
 /// <remarks>
 /// Every choice counts the incoming entry, so that it fits in the page where it belongs. The entries of a full page plus one always fit into two pages: no
-/// leaf entry takes more than half of the space (<see cref="OverflowRun.IsNeeded(int, int)"/>), and a separator takes at most 2,074 of a branch's 8,128
+/// leaf entry takes more than half of the space (<see cref="OverflowRun.IsNeeded(int, int, bool)"/>), and a separator takes at most 2,074 of a branch's 8,128
 /// bytes.
 /// </remarks>
 internal static unsafe class PageSplit

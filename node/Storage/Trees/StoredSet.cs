@@ -20,7 +20,7 @@ internal readonly unsafe struct StoredSet
     {
         _space = space;
         var stored = TreePage.CellValue(space, cell);
-        // Pages are not moved.
+        // Pages are not moved. The copy of a divided value may be, but it is longer than that of any set, and is refused below.
         fixed (byte* value = stored)
             _value = value;
         _valueBytes = stored.Length;

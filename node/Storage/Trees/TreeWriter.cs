@@ -50,19 +50,33 @@ internal sealed unsafe class TreeWriter
     public void Put(TreeRoot* root, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
         var length = header.Length + body.Length;
-        var overflow = OverflowRun.IsNeeded(key.Length, length);
-        var run = overflow ? _pages.MakeRun(header, body) : default;
-        var leaf = MakePlace(root, key, TreePage.LeafEntryBytes(key.Length, length, overflow), overflow ? -1 : length, out var index, out var isSame);
+        if (OverflowRun.IsNeeded(key.Length, length, _pages.DividesValues))
+        {
+            PutOverflow(root, key, header, body);
+            return;
+        }
+        var leaf = MakePlace(root, key, TreePage.LeafEntryBytes(key.Length, length, overflow: false), length, out var index, out var isSame);
         if (isSame)
         {
             fixed (byte* place = TreePage.Value(_space, leaf, index))
                 Fill(new Span<byte>(place, length), header, body);
             return;
         }
-        if (overflow)
-            TreePage.InsertOverflow(leaf, index, key, (uint)length, new PageLink(run, 0));
-        else
-            Fill(TreePage.InsertInline(leaf, index, key, length), header, body);
+        Fill(TreePage.InsertInline(leaf, index, key, length), header, body);
+        Count(root, leaf, index);
+    }
+
+    /// <summary>Sets a key's value that goes to a run, as a whole or but for its beginning.</summary>
+    private void PutOverflow(TreeRoot* root, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    {
+        var length = header.Length + body.Length;
+        var beginning = _pages.DividesValues ? OverflowRun.BeginningFor(key.Length, length) : 0;
+        var ofHeader = Math.Min(beginning, header.Length);
+        var ofBody = beginning - ofHeader;
+        var run = _pages.MakeRun(header[ofHeader..], body[ofBody..], beginning);
+        var leaf = MakePlace(root, key, TreePage.LeafEntryBytes(key.Length, beginning, overflow: true), -1, out var index, out _);
+        var place = TreePage.InsertOverflow(leaf, index, key, OverflowRun.Recorded(length, beginning), new PageLink(run, 0));
+        Fill(place, header[..ofHeader], body[..ofBody]);
         Count(root, leaf, index);
     }
 
@@ -78,7 +92,7 @@ internal sealed unsafe class TreeWriter
             return true;
         var slots = stackalloc ushort[LeafFill.EntriesMax];
         Span<byte> end = stackalloc byte[Page.KeyBytesMax];
-        var fill = new LeafFill(leaf, end[.._path.CopyEnd(end)], slots);
+        var fill = new LeafFill(leaf, end[.._path.CopyEnd(end)], slots, _pages.DividesValues);
         var more = true;
         while (more && fill.TryAppend(puts.Key, puts.Header, puts.Body))
             more = puts.MoveNext();

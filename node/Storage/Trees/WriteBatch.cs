@@ -18,10 +18,14 @@ internal sealed unsafe class WriteBatch
     private readonly TreeRoot[] _trees = GC.AllocateArray<TreeRoot>(StoreRoot.TreesMax, pinned: true);
 
     /// <summary>The store's only batch, which is reopened for each transaction.</summary>
-    public WriteBatch(PageSpace space, ScratchPool pool, LeafDeltas deltas)
+    /// <param name="space">Resolves references.</param>
+    /// <param name="pool">Provides the memory of pages.</param>
+    /// <param name="deltas">The leaves that may become deltas.</param>
+    /// <param name="dividesValues">See <c>PageStoreOptions.DividesValues</c>.</param>
+    public WriteBatch(PageSpace space, ScratchPool pool, LeafDeltas deltas, bool dividesValues)
     {
         _space = space;
-        _pages = new BatchPages(space, pool, deltas);
+        _pages = new BatchPages(space, pool, deltas, dividesValues);
         for (var tree = 0; tree < _writers.Length; tree++)
             _writers[tree] = new TreeWriter(space, _pages, tree);
         _sets = new SetWriter(space, Writer(TreeId.Sets), new TreeWriter(space, _pages, tree: -1));
@@ -129,6 +133,18 @@ internal sealed unsafe class WriteBatch
         CheckOpenAndKey(key);
         var cell = Writer(tree).Find(Root(tree), key);
         value = cell == null ? default : TreePage.CellValue(_space, cell);
+        return cell != null;
+    }
+
+    /// <summary>
+    /// At least so many of the first bytes of a key's value, or all if it has fewer. For who needs no more than the header of a value: of a divided one the
+    /// run is mostly not looked at. Valid until the batch changes anything.
+    /// </summary>
+    public bool TryGetBeginning(TreeId tree, ReadOnlySpan<byte> key, int bytesLeast, out ReadOnlySpan<byte> beginning)
+    {
+        CheckOpenAndKey(key);
+        var cell = Writer(tree).Find(Root(tree), key);
+        beginning = cell == null ? default : TreePage.CellBeginning(_space, cell, bytesLeast);
         return cell != null;
     }
 

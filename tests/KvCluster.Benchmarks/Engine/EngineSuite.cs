@@ -17,6 +17,7 @@ internal static class EngineSuite
         ["embedded"] = EmbeddedRows.RunAsync,
         ["load"] = LoadRows.SortedAsync,
         ["space"] = LoadRows.RandomSpaceAsync,
+        ["space-by-size"] = SpaceRows.RunAsync,
         ["files"] = LoadRows.FilesAsync,
         ["cold"] = ColdRows.RunAsync,
         ["ranges"] = RangeRows.RunAsync,

@@ -45,6 +45,9 @@ internal static class EngineTargets
         Bound(AllocationRows.Put, AllocationRows.Bytes, 100, accepted: 60),
         Bound(CheckpointRows.Overwritten, CheckpointRows.FileToLive, 1.3, accepted: 1.20),
         Bound(LoadRows.RandomPuts, LoadRows.FilesToRaw, 1.35, accepted: 1.29),
+        .. SpaceRows.ValueSizes.Select(static bytes => Bound(SpaceRows.Of(bytes), SpaceRows.FreshToRaw, SpaceRows.FreshMost(bytes))),
+        .. SpaceRows.ValueSizes.Select(static bytes => Bound(SpaceRows.Of(bytes), SpaceRows.OverwrittenToRaw, SpaceRows.OverwrittenMost(bytes))),
+        .. SpaceRows.ValueSizes.Select(static bytes => Bound(SpaceRows.Of(bytes), SpaceRows.RestToRaw, SpaceRows.FreshMost(bytes))),
     ];
 
     /// <summary>

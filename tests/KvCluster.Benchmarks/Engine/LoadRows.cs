@@ -99,13 +99,7 @@ internal static class LoadRows
     {
         var bytes = DeviceCounters.BytesAllocated(store.Directory);
         Describe("at once");
-        var (began, changed) = (Stopwatch.GetTimestamp(), Stopwatch.GetTimestamp());
-        while (Stopwatch.GetElapsedTime(changed) < UnchangedForRest && Stopwatch.GetElapsedTime(began) < RestMax)
-        {
-            await Task.Delay(UnchangedForRest / 32);
-            if (DeviceCounters.BytesAllocated(store.Directory) is var now && now != bytes)
-                (bytes, changed) = (now, Stopwatch.GetTimestamp());
-        }
+        bytes = await AtRestAsync(() => DeviceCounters.BytesAllocated(store.Directory));
         Describe("at rest");
         return bytes;
 
@@ -117,6 +111,20 @@ internal static class LoadRows
                     $"  {when}: {bytes >> 10:N0} KiB; data file {ours.DataAllocatedBytes >> 10:N0} of {ours.DataBytes >> 10:N0}, pages in use "
                     + $"{pages.Free.UsedPages * Page.Bytes >> 10:N0}; journal {ours.JournalBytes >> 10:N0}, for followers {ours.JournalKeptBytes >> 10:N0}"));
         }
+    }
+
+    /// <summary>A number of bytes when it has not changed for a while, in which the store is left alone.</summary>
+    public static async Task<long> AtRestAsync(Func<long> bytesOf)
+    {
+        var bytes = bytesOf();
+        var (began, changed) = (Stopwatch.GetTimestamp(), Stopwatch.GetTimestamp());
+        while (Stopwatch.GetElapsedTime(changed) < UnchangedForRest && Stopwatch.GetElapsedTime(began) < RestMax)
+        {
+            await Task.Delay(UnchangedForRest / 32);
+            if (bytesOf() is var now && now != bytes)
+                (bytes, changed) = (now, Stopwatch.GetTimestamp());
+        }
+        return bytes;
     }
 
     // A key, a tab, a value in each line.

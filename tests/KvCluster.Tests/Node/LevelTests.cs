@@ -12,6 +12,7 @@ using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Programs;
 using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -23,7 +24,7 @@ public sealed class LevelTests
     private const uint Earliest = 1;
 
     private static readonly ProgramLevels Earlier = new((1, 1), (1, 1));
-    private static readonly ProgramLevels Later = new((1, 4), (1, 2));
+    private static readonly ProgramLevels Later = new((1, 5), (1, 2));
 
     private static readonly CoordinatorKeys Keys = new("local");
 
@@ -49,8 +50,8 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
         foreach (var (levels, text) in (ReadOnlySpan<(ProgramLevels, string)>)[
-            (new((4, 5), (1, 1)), "format level 3, but only the levels 4 to 5 are supported"),
-            (new((1, 3), (2, 2)), "contract level 1, but only level 2 is supported")])
+            (new((5, 6), (1, 1)), "format level 4, but only the levels 5 to 6 are supported"),
+            (new((1, 4), (2, 2)), "contract level 1, but only level 2 is supported")])
         {
             var options = cluster.OptionsOf(1) with { Levels = levels };
             var refused = Assert.Throws<AggregateException>(() => cluster.StartNodeAsync(options).Wait()).InnerException;
@@ -71,7 +72,7 @@ public sealed class LevelTests
 
         await cluster.StartNodeAsync(cluster.OptionsOf(3) with { Levels = Earlier });
         await RegisteredAsync(cluster);
-        await RefusedAsync($"not all nodes support format level 3 and contract level 1: node 3 (version {ProgramVersion.Full}) supports the format levels 1 to "
+        await RefusedAsync($"not all nodes support format level 4 and contract level 1: node 3 (version {ProgramVersion.Full}) supports the format levels 1 to "
             + "1 and the contract levels 1 to 1. Upgrade them first.");
         Assert.Equal(Earliest, (await LevelsAsync(cluster)).Format);
 
@@ -79,17 +80,17 @@ public sealed class LevelTests
         await cluster.StartNodeAsync(3);
         await RegisteredAsync(cluster);
         var raised = await LevelsAsync(cluster, raise: true);
-        Assert.Equal((3U, 1U, 1U, 1U), (raised.Format, raised.FormatBefore, raised.Contract, raised.ContractBefore));
+        Assert.Equal((4U, 1U, 1U, 1U), (raised.Format, raised.FormatBefore, raised.Contract, raised.ContractBefore));
         Assert.All(raised.Nodes, static node => Assert.Equal((Earliest, 1U), (node.FormatInUse, node.ContractInUse)));
         var again = await LevelsAsync(cluster, raise: true);
-        Assert.Equal((3U, 3U), (again.Format, again.FormatBefore));
+        Assert.Equal((4U, 4U), (again.Format, again.FormatBefore));
 
         await cluster.StopNodeAsync(3);
         var older = await Assert.ThrowsAsync<DirectoryFormatException>(() => cluster.StartNodeAsync(cluster.OptionsOf(3) with { Levels = Earlier }));
-        Assert.Contains("format level 3, but only level 1 is supported", older.Message, StringComparison.Ordinal);
+        Assert.Contains("format level 4, but only level 1 is supported", older.Message, StringComparison.Ordinal);
         await cluster.StartNodeAsync(3);
         await Eventually.TrueAsync(
-            async () => (await LevelsAsync(cluster)).Nodes.Select(static node => node.FormatInUse).SequenceEqual([1U, 1U, 3U]), "node 3 uses the raised level");
+            async () => (await LevelsAsync(cluster)).Nodes.Select(static node => node.FormatInUse).SequenceEqual([1U, 1U, 4U]), "node 3 uses the raised level");
 
         Task RefusedAsync(string told) =>
             Refusal.ExpectAsync(() => LevelsAsync(cluster, raise: true), StatusCode.FailedPrecondition, "NOT_RAISED", $"Nothing was changed: {told}");
@@ -103,7 +104,7 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(3, Earliest);
         await RegisteredAsync(cluster);
         await PutAsync(cluster);
-        Assert.Equal(3U, (await LevelsAsync(cluster, raise: true)).Format);
+        Assert.Equal(4U, (await LevelsAsync(cluster, raise: true)).Format);
         foreach (var restarted in (uint[])[1, 2, 3])
         {
             await cluster.FollowedAsync();
@@ -118,7 +119,7 @@ public sealed class LevelTests
             }
         }
         await RegisteredAsync(cluster);
-        Assert.All((await LevelsAsync(cluster)).Nodes, static node => Assert.Equal(3U, node.FormatInUse));
+        Assert.All((await LevelsAsync(cluster)).Nodes, static node => Assert.Equal(4U, node.FormatInUse));
         await Eventually.TrueAsync(async () =>
         {
             var replicas = (await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => cluster.StatusOfAsync(node, digest: true))))
@@ -136,7 +137,7 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(1, Earliest);
         await RegisteredAsync(cluster);
         await PutAsync(cluster);
-        Assert.Equal(3U, (await LevelsAsync(cluster, raise: true)).Format);
+        Assert.Equal(4U, (await LevelsAsync(cluster, raise: true)).Format);
         await PutAsync(cluster);
         await cluster.StopNodeAsync(1);
         Assert.Equal([SegmentHeader.VersionBefore], SegmentVersions(cluster.DirectoryOf(1)).Distinct());
@@ -145,6 +146,38 @@ public sealed class LevelTests
         await PutAsync(cluster);
         await cluster.StopNodeAsync(1);
         Assert.Contains(SegmentHeader.Version, SegmentVersions(cluster.DirectoryOf(1)));
+    }
+
+    /// <summary>The same for data files, which an older program opens as long as the level is not used.</summary>
+    [Fact]
+    [Trait("Turn", "1")]
+    public async Task DataFile_HasTheVersionOfTheRaisedLevel_FromTheNextStartOn()
+    {
+        await using var cluster = await NodeCluster.StartAtFormatLevelAsync(1, format: 3);
+        await RegisteredAsync(cluster);
+        await CheckpointedAsync();
+        Assert.Equal(4U, (await LevelsAsync(cluster, raise: true)).Format);
+        await CheckpointedAsync();
+        Assert.Equal(MetaPage.FormatVersionBefore, Newest()!.Version);
+
+        await cluster.StopNodeAsync(1);
+        await cluster.StartNodeAsync(1);
+        await CheckpointedAsync();
+        Assert.Equal(MetaPage.FormatVersion, Newest()!.Version);
+
+        // So much that a quiescent store writes a checkpoint.
+        async Task CheckpointedAsync()
+        {
+            // A file without a checkpoint has revision 2.
+            var before = Newest()?.Revision ?? 2;
+            var value = new byte[1 << 20];
+            new Random(1).NextBytes(value);
+            for (var put = 0; put < 5; put++)
+                await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8($"large-{put}"), Value = ByteString.CopyFrom(value) });
+            await Eventually.TrueAsync(() => Newest()?.Revision > before, "a checkpoint is written");
+        }
+
+        MetaPage? Newest() => MetaPagesOf(cluster.DirectoryOf(1)).MaxBy(static meta => meta.Revision);
     }
 
     /// <summary>A coordinator that was restored from a backup of before the raise would let an older program in.</summary>
@@ -158,11 +191,11 @@ public sealed class LevelTests
         using var stop = new CancellationTokenSource();
         var starting = NodeHost.StartAsync(cluster.OptionsOf(1), cluster.Coordinator, health, NullLoggerFactory.Instance, stop.Token);
         await Eventually.TrueAsync(
-            () => health.NotStarted?.Contains("they were raised to 3 and 1, so it was restored from an older copy", StringComparison.Ordinal) == true,
+            () => health.NotStarted?.Contains("they were raised to 4 and 1, so it was restored from an older copy", StringComparison.Ordinal) == true,
             "the node waits and says why");
         await stop.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => starting);
-        await cluster.SetFormatLevelAsync(3);
+        await cluster.SetFormatLevelAsync(4);
         await cluster.StartNodeAsync(1);
     }
 
@@ -214,8 +247,8 @@ public sealed class LevelTests
         };
         var (second, refusal) = await new ClusterLevels(late, Keys, NullLogger.Instance).AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None);
         Assert.Equal("", refusal);
-        Assert.Equal((3U, Earliest), (first!.Format, first.FormatBefore));
-        Assert.Equal((3U, 3U), (second!.Format, second.FormatBefore));
+        Assert.Equal((4U, Earliest), (first!.Format, first.FormatBefore));
+        Assert.Equal((4U, 4U), (second!.Format, second.FormatBefore));
     }
 
     [Fact]
@@ -225,7 +258,7 @@ public sealed class LevelTests
         await using var failing = new RefusingCoordinator(await CreateAsync(folder.Path), Keys.Cluster, refusals: 1);
         var levels = new ClusterLevels(failing, Keys, NullLogger.Instance);
         await Assert.ThrowsAsync<ChangeUnknownException>(() => levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None));
-        Assert.Equal(3U, (await levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None)).Answer!.Format);
+        Assert.Equal(4U, (await levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None)).Answer!.Format);
     }
 
     /// <summary>One line said that the change may have been made, and that nothing was changed.</summary>
@@ -306,6 +339,22 @@ public sealed class LevelTests
         }
 
         public override ValueTask DisposeAsync() => Inner.DisposeAsync();
+    }
+
+    // A page that is being written is left out.
+    private static IEnumerable<MetaPage> MetaPagesOf(string directory)
+    {
+        var page = new byte[8_192];
+        foreach (var path in Directory.EnumerateFiles(directory, "data", SearchOption.AllDirectories))
+        {
+            using var file = new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite);
+            for (var number = 0; number < 2; number++)
+            {
+                file.ReadExactly(page);
+                if (MetaPage.TryDecode(page, path) is { } meta)
+                    yield return meta;
+            }
+        }
     }
 
     // Of all files that begin as a segment does.

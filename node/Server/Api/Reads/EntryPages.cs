@@ -51,7 +51,7 @@ internal sealed class EntryPages(Cursor cursor, bool isReverse, bool isKeysOnly)
             if (!_isAhead && !(isReverse ? cursor.MovePrevious() : cursor.MoveNext()))
                 return false;
             var key = cursor.Key;
-            var value = KvValue.Read(cursor.Value, out var etag, out var keyLife);
+            var value = KvValue.Read(isKeysOnly ? cursor.Beginning(KvValue.HeaderBytesMax) : cursor.Value, out var etag, out var keyLife);
             var life = LifeField.Of(keyLife, NowMs);
             if (isKeysOnly)
                 value = default;

@@ -35,7 +35,7 @@ internal sealed class InitialEntries(Cursor cursor, WatchQuery query, ReadOnlyMe
         NextBytes = 0;
         while (_isAtEntry || cursor.MoveNext())
         {
-            var value = KvValue.Read(cursor.Value, out var etag);
+            var value = KvValue.Read(query.KeysOnly ? cursor.Beginning(KvValue.HeaderBytesMax) : cursor.Value, out var etag);
             var bytes = WatchMessages.SizeOfEntry(cursor.Key, query.KeysOnly ? default : value);
             _isAtEntry = message.Count + bytes > bytesMax;
             if (_isAtEntry)

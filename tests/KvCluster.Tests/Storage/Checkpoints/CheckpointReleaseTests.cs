@@ -101,7 +101,8 @@ public sealed class CheckpointReleaseTests
 
     private static void Fill(ModelStore store, byte value)
     {
-        var bytes = new byte[9_000];
+        // Two whole pages.
+        var bytes = new byte[15_000];
         bytes.AsSpan().Fill(value);
         store.Batch(batch =>
         {

@@ -21,7 +21,7 @@ internal sealed class DataFileDecoder
         Assert.Equal(U32(_meta), Crc32C.Of(file.AsSpan(_meta + 4, PageBytes - 4)));
         Assert.Equal((byte)6, file[_meta + 4]);
         Assert.Equal("KVCDATA\0"u8.ToArray(), file[(_meta + 8)..(_meta + 16)]);
-        Assert.Equal((5u, 8192u), (U32(_meta + 16), U32(_meta + 20)));
+        Assert.Equal((6u, 8192u), (U32(_meta + 16), U32(_meta + 20)));
         Assert.Equal((ulong)(_meta / PageBytes), U64(_meta + 24) % 2);
     }
 
@@ -128,25 +128,28 @@ internal sealed class DataFileDecoder
                 entries.Add((key, _file[(cell + 20)..(cell + 44)]));
                 continue;
             }
-            entries.Add((key, isOverflow ? ReadRun(cell) : _file[(rest + restLength)..(rest + restLength + U16(cell + 2))]));
+            entries.Add((key, isOverflow ? ReadRun(cell, rest + restLength) : _file[(rest + restLength)..(rest + restLength + U16(cell + 2))]));
         }
         return anyRefers;
     }
 
-    private byte[] ReadRun(int cell)
+    private byte[] ReadRun(int cell, int behindKey)
     {
         Assert.Equal(0, cell % 8);
-        var length = (int)U32(cell + 4);
+        var (whole, isDivided) = ((int)(U32(cell + 4) & 0x7FFF_FFFF), U32(cell + 4) >> 31 == 1);
+        var beginning = isDivided ? (64 + whole) % PageBytes : 0;
+        var length = whole - beginning;
+        Assert.True(!isDivided || length >= PageBytes - 64, $"The run of a divided value has only {length} bytes of it.");
         var run = (int)U64(cell + 8);
         var pages = (64 + length + PageBytes - 1) / PageBytes;
         Assert.Equal((byte)3, _file[run + 4]);
-        Assert.Equal((uint)length, U32(run + 40));
+        Assert.Equal(((uint)length, (ushort)beginning), (U32(run + 40), U16(run + 34)));
         Assert.Equal((U32(cell + 16), (ulong)(run / PageBytes)), (U32(run), U64(run + 8)));
         Assert.Equal(U32(run), Crc32C.Of(_file.AsSpan(run + 4, (pages * PageBytes) - 4)));
         for (var page = 0; page < pages; page++)
             Assert.True(_reached.Add((run / PageBytes) + page));
         Assert.True(_file.AsSpan(run + 64 + length, (pages * PageBytes) - 64 - length).IndexOfAnyExcept((byte)0) < 0);
-        return _file[(run + 64)..(run + 64 + length)];
+        return [.. _file[behindKey..(behindKey + beginning)], .. _file[(run + 64)..(run + 64 + length)]];
     }
 
     private int Open(ulong reference, uint checksum, byte type)

@@ -1,4 +1,5 @@
 using System.Text;
+using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
 
@@ -23,6 +24,12 @@ internal sealed record KeyProfile(string Name, Func<Random, byte[]> Key, Func<Ra
                 random, random.Next(6) switch { 0 => random.Next(60_000), 1 => 2040 + random.Next(20), 2 => 8100 + random.Next(100), _ => random.Next(2100) })),
         new("kilobyte values", random => Encoding.ASCII.GetBytes($"{random.Next(4_000):d6}"), random => Bytes(random, 1000 + random.Next(200))),
     ];
+
+    /// <summary>Short values, and among them some that are divided with a short beginning, so that leaves with both are held as deltas.</summary>
+    public static readonly KeyProfile Divided = new(
+        "divided values",
+        random => Encoding.ASCII.GetBytes($"{random.Next(2_000):d6}"),
+        random => Bytes(random, random.Next(4) == 0 ? (random.Next(1, 3) * Page.Bytes) - Page.HeaderBytes + random.Next(300) : random.Next(150)));
 
     /// <summary>The names of all profiles, for theories.</summary>
     public static TheoryData<string> Names => [.. All.Select(profile => profile.Name)];

@@ -16,6 +16,9 @@ public sealed class MemoryBudgetTests : IDisposable
     private const int Keys = 400;
     private const long Budget = 16 << 20;
 
+    /// <summary>A value that has a leaf for itself.</summary>
+    private const int PageValueBytes = 6_000;
+
     private readonly ManualTime _time = new();
     private readonly SimulatedDisk _disk = new();
     private readonly StepExecutor _writer = new();
@@ -80,7 +83,7 @@ public sealed class MemoryBudgetTests : IDisposable
         var answers = new List<Task<WriteResult>>();
         for (var key = 0; !IsSlowed(answers) && key < 10_000; key++)
         {
-            answers.Add(Put(store, key, 4_000));
+            answers.Add(Put(store, key, PageValueBytes));
             Run(limit: int.MaxValue);
         }
         Assert.True(IsSlowed(answers), "A store that took all of the budget was never slowed.");
@@ -141,7 +144,7 @@ public sealed class MemoryBudgetTests : IDisposable
         for (var key = 0; store.Store.Statistics.CheckpointCounts.Pages == 0 && key < 10_000; key++)
         {
             most = Math.Max(most, _account.UsedFor(MemoryUse.ChangedPages));
-            _ = Put(store, key, 4_000);
+            _ = Put(store, key, PageValueBytes);
             Run(limit: int.MaxValue);
         }
         Assert.InRange(most, (Budget / 4) - (64 << 10), Budget / 4);
@@ -425,7 +428,7 @@ public sealed class MemoryBudgetTests : IDisposable
     {
         for (var key = first; key < first + keys; key++)
         {
-            var answer = Put(store, key, 4_000);
+            var answer = Put(store, key, PageValueBytes);
             Run(limit: int.MaxValue);
             for (var step = 0; step < 1_000 && !answer.IsCompleted; step++)
                 Pass(TimeSpan.FromMilliseconds(100));

@@ -9,7 +9,10 @@ namespace KvCluster.Tests.Storage.Store;
 public sealed class QuiescentReturnTests
 {
     private const int Keys = 800;
-    private const int ValueBytes = 9_000;
+
+    /// <summary>Two whole pages, because what does not fit into the first is too long for a leaf.</summary>
+    private const int ValueBytes = 12_400;
+
     private const string Data = $"{StoreBench.DirectoryPath}/state-00000001/data";
     private static readonly StoreOptions Options = StoreBench.SmallOptions with { SegmentBytesMax = 1 << 20 };
 

@@ -73,7 +73,7 @@ public sealed class RunTimeDamageTests
     [Fact]
     public void Scrub_LargeFile_PausesBetweenSteps()
     {
-        using var bench = Checkpointed(keys: 600, valueBytes: 10_000);
+        using var bench = Checkpointed(keys: 600, valueBytes: 13_000);
         var before = bench.Time.GetTimestamp();
         Scrub(bench, until: () => bench.Store.Statistics.ScrubPasses == 1);
         Assert.True(bench.Store.Statistics.ScrubbedPages >= 600 * 2, $"The pass checked only {bench.Store.Statistics.ScrubbedPages} pages of 600 values of two "

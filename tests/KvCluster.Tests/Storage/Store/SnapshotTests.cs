@@ -58,6 +58,61 @@ public sealed class SnapshotTests : IDisposable
         Assert.Equal(["control", "reserve", "running", "state-00000002"], Names());
     }
 
+    /// <summary>
+    /// While the format level of a cluster is raised, some of its replicas divide values and some do not yet. Their states are equal, and each takes the file
+    /// of the other.
+    /// </summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Install_WhereOneReplicaDividesValuesAndTheOtherDoesNot_HasTheLeadersState(bool leaderDivides)
+    {
+        using var leader = new ReplicaBench(new(1), Options(leaderDivides));
+        using var follower = new ReplicaBench(new(2), Options(!leaderDivides));
+        leader.Lead(1);
+        PutAll('a');
+        follower.Follow(leader);
+        follower.Commit(leader.Store.Log.Last.Etag);
+        Assert.Equal(leader.Digest(), follower.Digest());
+        Checkpoint(leader);
+        var version = leader.Store.Pages.Meta.Newest.Version;
+        Assert.Equal(leaderDivides ? MetaPage.FormatVersion : MetaPage.FormatVersionBefore, version);
+        using (var source = leader.Store.Checkpoints.OpenSource())
+        {
+            using var installer = Installer(source, follower);
+            Transfer(source, installer, null);
+            var covers = installer.Complete(follower.Store.Durable.Control);
+            follower.Store.Dispose();
+            installer.SwitchIn(follower.Store.Durable.Control with { Committed = covers.Etag, Acknowledged = covers.Etag });
+        }
+        follower.Reopen();
+        Assert.Equal(version, follower.Store.Pages.Meta.Newest.Version);
+        Assert.Equal(leader.Digest(), follower.Digest());
+        PutAll('b');
+        follower.Follow(leader);
+        follower.Commit(leader.Store.Log.Last.Etag);
+        Checkpoint(follower);
+        follower.Reopen();
+        // One of them divides values, and what came divided stays so.
+        Assert.Equal(MetaPage.FormatVersion, follower.Store.Pages.Meta.Newest.Version);
+        Assert.Equal(leader.Digest(), follower.Digest());
+        follower.Store.Pages.Verify();
+
+        void PutAll(char letter)
+        {
+            foreach (var (index, bytes) in ((int[])[40, 2_100, 4_100, 8_120, 9_000, 12_400, 20_000, 40_000]).Index())
+            {
+                for (var key = 0; key < 4; key++)
+                    _ = leader.Put($"key-{key}-{(letter == 'a' ? index : 7 - index)}", new string(letter, bytes + key));
+                leader.Run();
+            }
+            leader.Commit(leader.Store.Log.Last.Etag);
+        }
+
+        static StoreOptions Options(bool divides) =>
+            StoreBench.SmallOptions with { Pages = StoreBench.SmallOptions.Pages with { DividesValues = divides } };
+    }
+
     [Fact]
     public void Stop_WithWorkInProgress_CompletesAfterItAndStaysReadableUntilClosed()
     {

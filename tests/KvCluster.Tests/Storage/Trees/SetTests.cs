@@ -284,8 +284,8 @@ public sealed class SetTests
         Assert.Equal(OverflowRun.InlineValueBytesMax, SetValue.BytesMax);
         using var store = new DataFile();
         var value = new byte[8_192];
-        var writer = new SmallSetWriter(value, 4, new Etag(1, 1));
-        for (byte member = 1; member <= 4; member++)
+        var writer = new SmallSetWriter(value, 5, new Etag(1, 1));
+        for (byte member = 1; member <= 5; member++)
             writer.Add([member, .. new byte[999]]);
         var bytes = writer.Length;
         store.Pages.Apply(batch => batch.Put(TreeId.Kv, Key, value.AsSpan(0, bytes)));

@@ -114,7 +114,7 @@ public sealed unsafe class SplitTests
         // Keys share prefixes of any length, so every page has a different prefix.
         var longest = random.Next(3) switch { 0 => Page.KeyBytesMax, 1 => random.Next(1, Page.KeyBytesMax + 1), _ => random.Next(1, 40) };
         var shared = new byte[random.Next(longest)];
-        var values = random.Next(3) switch { 0 => OverflowRun.InlineValueBytesMax + 2, 1 => 3 * Page.Bytes, _ => 300 };
+        var values = random.Next(4) switch { 0 => OverflowRun.InlineValueBytesMax + 2, 1 => 3 * Page.Bytes, 2 => Page.BodyBytes / 2, _ => 300 };
         Store(
             random, 400, () => AnyKey(random, shared, longest), () => random.Next(4) == 0 ? random.Next(values) : random.Next(Math.Min(values, 600)),
             $"keys to {longest}, values to {values}");
@@ -172,7 +172,7 @@ public sealed unsafe class SplitTests
     {
         using var pages = new Pages();
         var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(2, Page.KeyBytesMax + 1);
-        var values = random.Next(1, 2000);
+        var values = random.Next(1, Page.BodyBytes / 2);
         var prefix = Bytes(random, random.Next(longest - 1));
         var (first, second) = FillTwoLeaves(random, pages, prefix, longest, values);
         if (first.Count == 0 || second.Count == 0)
@@ -180,7 +180,7 @@ public sealed unsafe class SplitTests
         var key = Suffixed(random, prefix, longest);
         if (first.Contains(key) || second.Contains(key) || first.Min!.AsSpan().SequenceCompareTo(key) > 0)
             return;
-        var valueBytes = random.Next(OverflowRun.IsNeeded(key.Length, values) ? 1 : values);
+        var valueBytes = random.Next(OverflowRun.IsNeeded(key.Length, values, dividesValues: true) ? 1 : values);
         var bytes = TreePage.LeafEntryBytes(key.Length, valueBytes, overflow: false);
         var belongsLeft = second.Min!.AsSpan().SequenceCompareTo(key) > 0;
         var at = belongsLeft ? TreePage.LowerBound(pages.Source, key, out _) : first.Count + TreePage.LowerBound(pages.Second, key, out _);
@@ -200,7 +200,7 @@ public sealed unsafe class SplitTests
     {
         using var pages = new Pages();
         var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(2, Page.KeyBytesMax + 1);
-        var values = random.Next(1, 2000);
+        var values = random.Next(1, Page.BodyBytes / 2);
         var prefix = Bytes(random, random.Next(longest - 1));
         var keys = FillLeaf(random, pages.Source, prefix, longest, values, _ => true);
         var key = Suffixed(random, prefix, longest);
@@ -254,7 +254,7 @@ public sealed unsafe class SplitTests
         for (var misses = 0; misses < 20;)
         {
             var (key, valueBytes) = (Suffixed(random, prefix, longest), random.Next(values));
-            if (!belongs(key) || OverflowRun.IsNeeded(key.Length, valueBytes)
+            if (!belongs(key) || OverflowRun.IsNeeded(key.Length, valueBytes, dividesValues: true)
                 || keys.Contains(key) || Page.Gap(page) < TreePage.LeafEntryBytes(key.Length - prefix.Length, valueBytes, overflow: false))
             {
                 misses++;
