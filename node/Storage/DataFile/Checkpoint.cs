@@ -127,8 +127,8 @@ internal sealed unsafe class Checkpoint
     }
 
     /// <summary>
-    /// Writes pages, about the bytes of one write. With the last of them it syncs, overwrites the older meta page, syncs, and returns true. Checkpoint
-    /// executor; called until it returns true or throws.
+    /// Writes pages, about the bytes of one write. With the last of them it syncs, overwrites the older meta page, syncs, and returns true. If it leaves much
+    /// of the file, it overwrites the other meta page, too, and syncs again. Checkpoint executor; called until it returns true or throws.
     /// </summary>
     /// <exception cref="StorageIoException">
     /// The disk failed or is full. On a full disk the checkpoint is abandoned, or, if it may not be, the step is repeated when there is space.

@@ -30,7 +30,7 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     /// <summary>Pages that the newest checkpoint reaches and the published state does not.</summary>
     private List<PageRun> _left = [];
 
-    /// <summary>Pages that the newest checkpoint's map calls pending: only the older meta page reaches them.</summary>
+    /// <summary>Pages that the newest checkpoint's map calls pending: the older meta page alone reaches them, if it is of the checkpoint before.</summary>
     private List<PageRun> _pending = pending;
 
     /// <summary>

@@ -23,7 +23,7 @@ internal sealed class MetaPages
     /// <summary>The one of the newest checkpoint that is finished. Any thread.</summary>
     public MetaPage Newest => Volatile.Read(ref _newest);
 
-    /// <summary>The one before it, which the next checkpoint overwrites. Any thread.</summary>
+    /// <summary>The other one, which the next checkpoint overwrites: of the checkpoint before, or of the same. Any thread.</summary>
     public MetaPage Older => Volatile.Read(ref _older);
 
     /// <summary>

@@ -11,7 +11,7 @@ namespace KvCluster.Storage.Maintenance;
 /// <remarks>
 /// Each quiescent period has at most two checkpoints: the first covers what is published, and the second makes the older meta page cover it too, so that
 /// journal and retired pages are not needed any more. Neither writes a page of the trees that did not change, and no page is moved. Then the free pages become
-/// holes, one call for each run.
+/// holes, one call for each run. What readers or pins still hold follows later.
 /// </remarks>
 internal sealed class QuiescentReturn : IDisposable
 {

@@ -83,7 +83,7 @@ public sealed class StorageCommandTests : IDisposable
                 + "the replicas are the directories in 'shards' in it.", "3",
                 $"kv-node: The directory '{_folder.Path}/data' is in use by another process.", "3",
                 $"kv-node: The directory '{_folder.Path}/embedded' is in use by another process.", "3",
-                $"kv-node: '{_folder.Path}/other/shards/1/control' has format version 9, but this build reads only version 1.", "4",
+                $"kv-node: '{_folder.Path}/other/shards/1/control' has format version 9, which this build cannot read; its own is 1.", "4",
                 $"kv-node: The directory '{_folder.Path}/data' is in use by another process.", "3",
                 $"kv-node: The directory '{_folder.Path}/none' does not exist.", "3",
                 $"kv-node: '{_folder.Path}/file' is a file, not a directory.", "3",
