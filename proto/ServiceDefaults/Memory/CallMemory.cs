@@ -1,7 +1,5 @@
 // Limits the memory of all calls of a process together. How many may be open follows from it, and OpenCallLimit refuses those that are too many. Created once
 // by node or router from its setting; its parts are used by any thread.
-using Google.Protobuf.WellKnownTypes;
-using Google.Rpc;
 using Grpc.Core;
 using KvCluster.ServiceDefaults.Calls;
 using Microsoft.Extensions.DependencyInjection;
@@ -66,7 +64,6 @@ internal sealed class CallMemory(int mebibytes)
             $"The server allows {callsMax} open calls, and this connection has reached its share of them; nothing was applied. "
             + $"Try again, or have fewer calls open.",
             StatusDetails.Info("BUSY", StatusDetails.NotApplied));
-        status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(RetryDelay) }));
-        return status.ToRpcException();
+        return StatusDetails.WithWait(status, RetryDelay).ToRpcException();
     }
 }

@@ -1,5 +1,4 @@
 using Google.Protobuf.WellKnownTypes;
-using Google.Rpc;
 using Grpc.Core;
 using KvCluster.ServiceDefaults.Programs;
 using KvCluster.Telemetry;
@@ -57,7 +56,7 @@ internal sealed record ApiError(StatusCode Code, string Reason, string Message)
             UnsupportedCall.Describe(info, node, ProgramVersion.Full);
         var status = StatusDetails.Create(Code, Message, info);
         if (RetryAfter is { } delay)
-            status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(delay) }));
+            StatusDetails.WithWait(status, delay);
         if (Routes is { Count: > 0 })
             status.Details.Add(Any.Pack(new RouteHint { Routes = { Routes } }));
         if (Compacted is var (ofShard, oldest))
