@@ -49,7 +49,13 @@ public sealed class KvOutcomeUnknownException(string message, Exception? cause =
 
 /// <summary>The cluster could not be reached, or had no leader, for as long as the call was allowed to take. Nothing was applied.</summary>
 public sealed class KvUnavailableException(string reason, string message, Exception? cause = null)
-    : KvException(reason, message, ChangeOutcome.NotApplied, cause);
+    : KvException(reason, message, ChangeOutcome.NotApplied, cause)
+{
+    /// <summary>
+    /// How long to wait before the call is made again, if whoever refused it said so; mostly for the reason <see cref="KvReasons.Busy"/>. Never zero.
+    /// </summary>
+    public TimeSpan? RetryAfter { get; init; }
+}
 
 /// <summary>
 /// The keys of one change, or the sets of one intersection, belong to several shards. Nothing was applied. Make a change of each shard

@@ -12,7 +12,8 @@ public static class KvReasons
     public const string BadRequest = "BAD_REQUEST";
 
     /// <summary>
-    /// A node, or the connection to it, has too much to do, and most of the call's time, or all of it, is over. Nothing was applied; try again later.
+    /// A node, or the connection to it, has too much to do, and most of the call's time, or all of it, is over. Nothing was applied; try again later, after
+    /// <see cref="KvUnavailableException.RetryAfter"/> if that is told.
     /// </summary>
     public const string Busy = "BUSY";
 

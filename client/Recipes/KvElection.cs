@@ -59,10 +59,7 @@ public sealed class KvElection
         while (true)
         {
             if (await TryCampaignAsync(candidate, cancellationToken).ConfigureAwait(false) is not { } leadership)
-            {
-                await Task.Delay(Pause, cancellationToken).ConfigureAwait(false);
                 continue;
-            }
             await using (leadership.ConfigureAwait(false))
             {
                 await LeadAsync(leadership, lead, cancellationToken).ConfigureAwait(false);
@@ -122,7 +119,7 @@ public sealed class KvElection
         }
     }
 
-    /// <summary>Returns null if the cluster was away, or did not say what became of a change. Fails if it would fail again.</summary>
+    /// <summary>Returns null, after a pause, if the cluster was away, or did not say what became of a change. Fails if it would fail again.</summary>
     private async Task<KvLock?> TryCampaignAsync(KvValue candidate, CancellationToken cancellationToken)
     {
         try
@@ -131,6 +128,7 @@ public sealed class KvElection
         }
         catch (KvException failure) when (!failure.IsLasting())
         {
+            await Task.Delay(failure.PauseAfter(Pause), cancellationToken).ConfigureAwait(false);
             return null;
         }
     }

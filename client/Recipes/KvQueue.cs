@@ -329,7 +329,7 @@ public sealed class KvQueue
         catch (KvException failure) when (failure is KvUnavailableException or KvOutcomeUnknownException or KvLineageChangedException
             && !failure.IsLasting())
         {
-            await Task.Delay(Pause, cancellationToken).ConfigureAwait(false);
+            await Task.Delay(failure.PauseAfter(Pause), cancellationToken).ConfigureAwait(false);
             return null;
         }
     }

@@ -36,7 +36,7 @@ internal static class KvErrors
             StatusCode.FailedPrecondition when reason == KvReasons.ShardsDiffer => new KvShardsDifferException(status.Message, ShardsIn(status)),
             StatusCode.FailedPrecondition when reason == KvReasons.NoOwner => new KvNoOwnerException(status.Message),
             StatusCode.Aborted when reason == KvReasons.SnapshotTooOld => new KvSnapshotTooOldException(status.Message),
-            StatusCode.Unavailable or StatusCode.DeadlineExceeded => new KvUnavailableException(reason, status.Message),
+            StatusCode.Unavailable or StatusCode.DeadlineExceeded => Unavailable(reason, status),
             StatusCode.OutOfRange when reason == KvReasons.Compacted =>
                 new KvCompactedException(status.Message, StatusDetails.CompactedOf(status)?.Oldest.ToPosition() ?? default),
             StatusCode.InvalidArgument => new KvInvalidRequestException(reason, status.Message),
@@ -64,6 +64,12 @@ internal static class KvErrors
     private static KvException ToException(RpcException failure, string message) => failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded
             ? new KvUnavailableException(CallStatus.ReasonOf(failure.StatusCode), message, failure)
             : new KvException(CallStatus.ReasonOf(failure.StatusCode), message, ChangeOutcome.NotApplied, failure);
+
+    private static KvUnavailableException Unavailable(string reason, Status status)
+    {
+        var wait = CallStatus.RetryDelayOf(status);
+        return new KvUnavailableException(reason, status.Message) { RetryAfter = wait > TimeSpan.Zero ? wait : null };
+    }
 
     private static uint[] ShardsIn(Status status) => [.. StatusDetails.HintOf(status)?.Routes.Select(static route => route.Shard).Distinct() ?? []];
 

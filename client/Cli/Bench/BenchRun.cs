@@ -112,24 +112,27 @@ internal sealed class BenchRun(KvClient client, Workload workload, BenchKeys key
         var operation = workload.OperationOf(Random.Shared.Next(100));
         // In an open loop it may have waited for a caller for longer than it may be refused.
         var begun = Stopwatch.GetTimestamp();
-        while (!await TryExecuteAsync(operation, begun, stop))
-        {
-            // Its time goes on, so what the cluster could not do in time is seen in the times.
-        }
+        // Its time goes on, so what the cluster could not do in time is seen in the times.
+        while (await TryExecuteAsync(operation, begun, stop) is { } wait)
+            await Task.Delay(wait, stop);
         latencies.Add(operation, Stopwatch.GetElapsedTime(since));
     }
 
-    /// <summary>False if it was refused as busy. The client has waited for most of the call's time then.</summary>
-    private async Task<bool> TryExecuteAsync(BenchOperation operation, long begun, CancellationToken stop)
+    /// <summary>
+    /// Null if it was executed. Otherwise it was refused as busy, after most of the call's time, and this is how long to wait before it is made again.
+    /// </summary>
+    private async Task<TimeSpan?> TryExecuteAsync(BenchOperation operation, long begun, CancellationToken stop)
     {
         try
         {
             await ExecuteAsync(operation, stop);
-            return true;
+            return null;
         }
         catch (KvUnavailableException busy) when (busy.Reason == KvReasons.Busy && Stopwatch.GetElapsedTime(begun) < BusyMax)
         {
-            return false;
+            var left = BusyMax - Stopwatch.GetElapsedTime(begun);
+            var asked = busy.RetryAfter ?? TimeSpan.Zero;
+            return asked <= left ? asked : left > TimeSpan.Zero ? left : TimeSpan.Zero;
         }
     }
 

@@ -1,4 +1,7 @@
+using System.Collections.Concurrent;
 using System.Diagnostics;
+using Google.Protobuf.WellKnownTypes;
+using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Cli.Bench;
 using KvCluster.Client;
@@ -118,6 +121,31 @@ public sealed class BenchTests
             .CloseLoopAsync(callers: 1, TimeSpan.FromMilliseconds(1), CancellationToken.None).WaitAsync(Eventually.Limit);
         Assert.Equal(1, latencies.OfAll().Count);
         Assert.True(latencies.OfAll().Max > TimeSpan.FromSeconds(2), $"{latencies.OfAll()}");
+    }
+
+    /// <summary>Each caller made its operation again at once, however long the refusal had asked it to wait.</summary>
+    [Fact]
+    public async Task CloseLoop_RefusedAsBusyWithATimeToWait_WaitsForThatLong_ButNotForLongerThanItGoesOn()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromMilliseconds(300) });
+        // The first call also connects.
+        await client.GetAsync("a", new KvGetOptions { Timeout = Eventually.Limit });
+        var refused = new ConcurrentQueue<V1.Call>();
+        cluster.Nodes[0].Script = call =>
+        {
+            refused.Enqueue(call);
+            return Task.FromResult<V1.Reply?>(FakeNode.Refuse(
+                call, StatusCode.Unavailable, "BUSY", details: new RetryInfo { RetryDelay = Duration.FromTimeSpan(TimeSpan.FromDays(1)) }));
+        };
+        var run = new BenchRun(client, Workload.All.First(static one => one.Name == "get"), new BenchKeys(KeyDistribution.Uniform, 10), [], new Latencies())
+        {
+            BusyMax = TimeSpan.FromSeconds(3),
+        };
+        await Assert.ThrowsAsync<KvUnavailableException>(
+            () => run.CloseLoopAsync(callers: 1, TimeSpan.FromMilliseconds(1), CancellationToken.None).WaitAsync(Eventually.Limit));
+        // Two calls, each of which the client may send again when its time is nearly over.
+        Assert.InRange(refused.Count, 0, 4);
     }
 
     /// <summary>The first refusal ended the run if the operation had been due for a minute, as most are at a rate that is not reached.</summary>

@@ -200,6 +200,7 @@ public sealed class HedgingTests
         Assert.Single(nodes.Calls).EndWithoutPlace(TimeSpan.FromMilliseconds(waitMs));
         var busy = await Assert.ThrowsAsync<KvUnavailableException>(() => get.WaitAsync(Eventually.Limit));
         Assert.Equal(KvReasons.Busy, busy.Reason);
+        Assert.Equal(TimeSpan.FromMilliseconds(waitMs), busy.RetryAfter);
         Assert.Contains($"Try again in {told}", busy.Message, StringComparison.Ordinal);
         // A repetition would be the last in line again.
         Assert.Single(nodes.Calls);
