@@ -162,7 +162,8 @@ internal sealed class ShardSessions(ClientSessions all)
         var opened = OpenSessionResponse.Parser.ParseFrom(reply.Response);
         if (opened.Session.Length != WireWriter.SessionBytes)
             return CallStatus.Create(
-                StatusCode.Internal, "INTERNAL", $"The node answered with a session of {opened.Session.Length} bytes; nothing was applied.", "no");
+                StatusCode.Internal, "INTERNAL", $"The node answered with a session of {opened.Session.Length} bytes; nothing was applied.",
+                StatusDetails.NotApplied);
         // The map may have changed meanwhile, but the answer names its shard.
         var shard = opened.Position.ShardId;
         all.Of(shard).Add(new ClientSession(

@@ -22,7 +22,7 @@ internal sealed class CallAttempts
     // At a replica that may be cut off or behind, a read spends at most a third of its time, but at least this.
     private const int ReplicaWaitMinMs = 500;
 
-    private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING", ReplicaBehind];
+    private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", KvReasons.Busy, "STOPPING", ReplicaBehind];
     private static readonly ConcurrentQueue<CallAttempts> Pool = new();
 
     private ClientRuntime _runtime = ClientRuntime.Machine;
@@ -196,7 +196,7 @@ internal sealed class CallAttempts
 
     // Why a call has not succeeded by its deadline. On a cluster that is well it was too short, and that must not be called the lack of a leader.
     private Status InTime(string failure) => _lacksLeader ? CallStatus.NoLeaderInTime(failure)
-        : LastReason == "BUSY" ? CallStatus.BusyUntilDeadline(failure, _waitAsked)
+        : LastReason == KvReasons.Busy ? CallStatus.BusyUntilDeadline(failure, _waitAsked)
         : CallStatus.DeadlinePassed(failure);
 
     /// <summary>

@@ -32,17 +32,20 @@ internal static class CallStatus
 
     /// <summary>No node could serve the call; nothing was applied.</summary>
     public static Status Unavailable(string detail) => Create(
-        StatusCode.Unavailable, "NO_LEADER", $"No leader of the key's shard could be reached ({detail}). Nothing was applied; try again.", "no");
+        StatusCode.Unavailable, "NO_LEADER", $"No leader of the key's shard could be reached ({detail}). Nothing was applied; try again.",
+        StatusDetails.NotApplied);
 
     /// <summary>The caller's deadline passed, and no leader could be reached before it; nothing was applied.</summary>
     public static Status NoLeaderInTime(string detail) => Create(
         StatusCode.DeadlineExceeded,
-        "NO_LEADER", $"The deadline passed before a leader of the key's shard answered ({detail}). Nothing was applied; try again.", "no");
+        "NO_LEADER", $"The deadline passed before a leader of the key's shard answered ({detail}). Nothing was applied; try again.",
+        StatusDetails.NotApplied);
 
     /// <summary>The caller's deadline passed before a node that could be reached answered; nothing was applied.</summary>
     public static Status DeadlinePassed(string detail) => Create(
         StatusCode.DeadlineExceeded,
-        "DEADLINE_PASSED", $"No answer came before the deadline ({detail}). Nothing was applied; try again, or allow more time.", "no");
+        "DEADLINE_PASSED", $"No answer came before the deadline ({detail}). Nothing was applied; try again, or allow more time.",
+        StatusDetails.NotApplied);
 
     /// <summary>The caller's deadline passed while nodes refused the call because they had too much to do; nothing was applied.</summary>
     /// <param name="detail">What the last one said.</param>
@@ -71,11 +74,12 @@ internal static class CallStatus
     /// <summary>No endpoint can be used, for reasons that waiting does not change; nothing was applied.</summary>
     public static Status EndpointUnusable(string detail) => Create(
         StatusCode.Unavailable,
-        "ENDPOINT_UNUSABLE", $"No endpoint can be used ({detail}). Nothing was applied; correct the endpoints, the certificates or the credentials.", "no");
+        "ENDPOINT_UNUSABLE", $"No endpoint can be used ({detail}). Nothing was applied; correct the endpoints, the certificates or the credentials.",
+        StatusDetails.NotApplied);
 
     /// <summary>The client was closed while the call was in progress; nothing was applied.</summary>
-    public static Status Closed =>
-        Create(StatusCode.Unavailable, "CLIENT_CLOSED", "The client was closed while the call was in progress. Nothing was applied.", "no");
+    public static Status Closed => Create(
+        StatusCode.Unavailable, "CLIENT_CLOSED", "The client was closed while the call was in progress. Nothing was applied.", StatusDetails.NotApplied);
 
     /// <summary>The caller has stopped waiting, so that nobody reads this.</summary>
     public static readonly Status CallerGone =
@@ -84,7 +88,8 @@ internal static class CallStatus
     /// <summary>The snapshot of a scan that wants no other cannot be continued.</summary>
     public static Status SnapshotLost(string detail) => Create(
         StatusCode.Aborted, SnapshotTooOld,
-        $"The snapshot of the scan is not kept any more ({detail}). What was received is correct; begin the scan anew, or allow a newer snapshot.", "no");
+        $"The snapshot of the scan is not kept any more ({detail}). What was received is correct; begin the scan anew, or allow a newer snapshot.",
+        StatusDetails.NotApplied);
 
     /// <summary>A request that exceeds every limit and is refused before it is sent.</summary>
     public static Status TooLarge(Method method, int requestBytes) => Invalid(

@@ -116,7 +116,8 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : Oper
             // The map may name no node. Then no node was asked.
             if (Environment.TickCount64 >= deadlineMs)
                 throw attempts.WeakestOr(CallStatus.Create(
-                    StatusCode.Unavailable, "NODE_UNREACHABLE", "The shard map names no node that could be asked. Nothing was applied; try again.", "no"));
+                    StatusCode.Unavailable, "NODE_UNREACHABLE", "The shard map names no node that could be asked. Nothing was applied; try again.",
+                    StatusDetails.NotApplied));
             await Task.Delay(RetryPauseMs, cancellationToken).ConfigureAwait(false);
         }
     }
@@ -149,7 +150,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : Oper
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         return calls.Table.AdminAddresses.TryGetValue(node, out var address)
             ? address
-            : throw CallStatus.Create(StatusCode.NotFound, "NO_NODE", $"There is no node {node}.", "no").ToRpcException();
+            : throw CallStatus.Create(StatusCode.NotFound, "NO_NODE", $"There is no node {node}.", StatusDetails.NotApplied).ToRpcException();
     }
 
     private async Task<TResponse> AskNodeAsync<TResponse>(
@@ -214,7 +215,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : Oper
     private (NodeId Node, string? Address) LeaderOf(ShardId shard)
     {
         var route = calls.Table.Map.Routes.FirstOrDefault(route => route.ShardId == shard)
-            ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}.", "no").ToRpcException();
+            ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}.", StatusDetails.NotApplied).ToRpcException();
         return (route.LeaderId, calls.Table.AdminAddresses.GetValueOrDefault(route.LeaderId));
     }
 
@@ -226,7 +227,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : Oper
 
     private static ShardId ShardOf(string operation) => OperationId.TryParse(operation, out var id)
         ? id.Shard
-        : throw CallStatus.Create(StatusCode.NotFound, "NO_OPERATION", "There is no such operation.", "no").ToRpcException();
+        : throw CallStatus.Create(StatusCode.NotFound, "NO_OPERATION", "There is no such operation.", StatusDetails.NotApplied).ToRpcException();
 
     private static ShardId Required(bool isPresent, uint shard) =>
         isPresent ? new(shard) : throw CallStatus.Invalid("BAD_REQUEST", "The request names no shard; nothing was changed.").ToRpcException();

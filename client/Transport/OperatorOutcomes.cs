@@ -19,10 +19,10 @@ internal static class OperatorOutcomes
         return WasNotSent(failure)
             ? CallStatus.Create(
                 StatusCode.Unavailable, "NODE_UNREACHABLE",
-                $"No connection could be made to {asked} ({failure.Status.Detail}). Nothing was applied; try again.", "no")
+                $"No connection could be made to {asked} ({failure.Status.Detail}). Nothing was applied; try again.", StatusDetails.NotApplied)
             : CallStatus.Create(
                 StatusCode.Unknown, "OUTCOME_UNKNOWN", $"The request was sent to {asked}, which did not answer, so its outcome is unknown "
-                    + $"({failure.Status.Detail}). Check the cluster's status, or repeat the request, which is harmless.", "unknown");
+                    + $"({failure.Status.Detail}). Check the cluster's status, or repeat the request, which is harmless.", StatusDetails.MaybeApplied);
     }
 
     /// <summary>Whether there was no connection, so that the call was not sent.</summary>

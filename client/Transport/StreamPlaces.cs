@@ -14,9 +14,9 @@ internal sealed class StreamPlaces(string kind, int streamsMax) : Interceptor
 {
     private readonly Google.Rpc.Status _busy = CallStatus.Create(
         StatusCode.Unavailable,
-        "BUSY",
+        KvReasons.Busy,
         $"This process has {streamsMax} {kind} open at one node or router, which is the most; nothing was sent. Have fewer open at a time, or try again.",
-        "no");
+        StatusDetails.NotApplied);
 
     private int _taken;
 

@@ -80,14 +80,15 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
 
     /// <summary>The reply to a call that its caller has cancelled.</summary>
     public RoutedReply Cancelled() => new(ByteString.Empty, IsRead
-        ? CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller cancelled the call.", "no")
+        ? CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller cancelled the call.", StatusDetails.NotApplied)
         : CallStatus.OutcomeUnknown("its caller cancelled the call"));
 
     /// <summary>The reply to a call that has met a bug of the router. A node may have been asked before.</summary>
     public RoutedReply Failed(Exception failure)
     {
         var what = $"the router failed with {failure.GetType().Name}; see its log";
-        return new(ByteString.Empty, IsRead ? CallStatus.Create(StatusCode.Internal, "INTERNAL", $"The read has no answer: {what}.", "no")
+        return new(ByteString.Empty, IsRead
+            ? CallStatus.Create(StatusCode.Internal, "INTERNAL", $"The read has no answer: {what}.", StatusDetails.NotApplied)
             : CallStatus.OutcomeUnknown(what));
     }
 

@@ -3,6 +3,7 @@
 // fetched only when there is room for them (ReplyBudget). Reads that may not be sent yet wait beside the stream, shard by shard (ReadsInFlight).
 using System.Diagnostics.CodeAnalysis;
 using Grpc.Core;
+using KvCluster.Client;
 using KvCluster.Client.Routing;
 using KvCluster.Client.Transport;
 using KvCluster.ServiceDefaults.Exchanges;
@@ -15,15 +16,18 @@ namespace KvCluster.Router.Api;
 /// <summary>Routes and forwards the calls of one exchange. Started by one thread; replies arrive on any.</summary>
 internal sealed class ExchangeProxy : IExchangeHandler, IDisposable
 {
-    private static readonly Google.Rpc.Status Busy = CallStatus.Create(
-        StatusCode.Unavailable,
-        "BUSY", "The shard has reached the router's limit of open calls for one shard; nothing was applied. Try again.", "no");
+    // A call that is answered makes room, so the wait is about as long as a call takes.
+    private static readonly Google.Rpc.Status Busy = StatusDetails.WithWait(
+        CallStatus.Create(
+            StatusCode.Unavailable, KvReasons.Busy, "The shard has reached the router's limit of open calls for one shard; nothing was applied. Try again.",
+            StatusDetails.NotApplied),
+        TimeSpan.FromMilliseconds(20));
 
     private static readonly Google.Rpc.Status Unread = CallStatus.Create(
         StatusCode.ResourceExhausted,
         CallStatus.NotRead,
         "The caller does not read the replies that it requested. Unanswered calls of the stream may have been applied.",
-        "unknown");
+        StatusDetails.MaybeApplied);
 
     private readonly Forwarding _forwarding;
     private readonly RouterOptions _options;

@@ -2,6 +2,7 @@ using System.Diagnostics;
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Client;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Telemetry;
 using KvCluster.ServiceDefaults.Hosting;
@@ -25,11 +26,13 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
 
     private static readonly RoutedReply AnswerTooLarge = new(ByteString.Empty, CallStatus.Create(
         StatusCode.ResourceExhausted,
-        "ANSWER_TOO_LARGE", $"The requested values together exceed {KvLimits.AnswerBytesMax:N0} bytes; request fewer keys.", "no"));
+        "ANSWER_TOO_LARGE", $"The requested values together exceed {KvLimits.AnswerBytesMax:N0} bytes; request fewer keys.", StatusDetails.NotApplied));
 
-    private static readonly RoutedReply PassedWaiting = new(ByteString.Empty, CallStatus.Create(
-        StatusCode.DeadlineExceeded,
-        "BUSY", "The deadline passed while the read waited behind other large reads. Request less at a time, or try again.", "no"));
+    private static readonly RoutedReply PassedWaiting = new(ByteString.Empty, StatusDetails.WithWait(
+        CallStatus.Create(
+            StatusCode.DeadlineExceeded, KvReasons.Busy,
+            "The deadline passed while the read waited behind other large reads. Request less at a time, or try again.", StatusDetails.NotApplied),
+        KvProxy.RoomWait));
 
     private static readonly RoutedReply RepliesWait = new(ByteString.Empty, KvProxy.RepliesWait);
 
@@ -67,7 +70,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     }
 
     /// <summary>Counts a call that is refused as busy instead of being forwarded.</summary>
-    public void RefusedAsBusy(Method method) => metrics.Refused(method, "BUSY");
+    public void RefusedAsBusy(Method method) => metrics.Refused(method, KvReasons.Busy);
 
     /// <summary>Where a request goes, by the current map.</summary>
     public RequestRoute RouteOf(Method method, ReadOnlySpan<byte> request) => RequestRoute.Of(method, request, calls.Table);

@@ -1,5 +1,6 @@
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Client;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Telemetry;
 using KvCluster.ServiceDefaults.Exchanges;
@@ -33,13 +34,15 @@ internal sealed class KvProxy(
 
     private static readonly TimeSpan RoomPause = TimeSpan.FromMilliseconds(10);
 
+    /// <summary>How long whoever finds no memory is asked to wait, which is as long as nodes ask.</summary>
+    public static readonly TimeSpan RoomWait = TimeSpan.FromMilliseconds(50);
+
     /// <summary>The error of a call for whose request there is no room.</summary>
-    public static readonly Google.Rpc.Status RequestsWait = CallStatus.Create(
-        StatusCode.Unavailable, "BUSY", "The router has reached its limit of memory for requests; nothing was applied. Try again.", "no");
+    public static readonly Google.Rpc.Status RequestsWait =
+        WithoutRoom("The router has reached its limit of memory for requests; nothing was applied. Try again.");
 
     /// <summary>The error of a read for whose response there is no room.</summary>
-    public static readonly Google.Rpc.Status RepliesWait = CallStatus.Create(
-        StatusCode.Unavailable, "BUSY", "The router has reached its limit of memory for unread replies. Try again.", "no");
+    public static readonly Google.Rpc.Status RepliesWait = WithoutRoom("The router has reached its limit of memory for unread replies. Try again.");
 
     // The refusal of a node that does not keep the snapshot of a token. A walk over the shards has tokens of its own, so a caller's token means nothing here.
     private static readonly Google.Rpc.Status SnapshotNotKept = CallStatus.Create(
@@ -47,7 +50,7 @@ internal sealed class KvProxy(
         CallStatus.SnapshotTooOld,
         "A router keeps no snapshots, and does not know which node keeps the one of the token. The entries received are valid; "
         + "begin again without the token, or continue after the last entry in a newer snapshot.",
-        "no");
+        StatusDetails.NotApplied);
 
     private readonly AbandonedWork _abandoned = new(memory.Requests);
     private readonly ExchangePlaces _places = new(memory.Requests);
@@ -109,6 +112,9 @@ internal sealed class KvProxy(
         }
     }
 
+    private static Google.Rpc.Status WithoutRoom(string message) =>
+        StatusDetails.WithWait(CallStatus.Create(StatusCode.Unavailable, KvReasons.Busy, message, StatusDetails.NotApplied), RoomWait);
+
     private static bool IsRepeated(IEnumerable<uint> shards)
     {
         var seen = new HashSet<uint>();
@@ -130,7 +136,8 @@ internal sealed class KvProxy(
             if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(received.Encode()), memory.Replies, context.CancellationToken).ConfigureAwait(false))
                 throw CallStatus.Create(
                     StatusCode.ResourceExhausted, "NOT_READ",
-                    "The caller does not read the events that it asked for. Watch again after the last position received.", "no").ToRpcException();
+                    "The caller does not read the events that it asked for. Watch again after the last position received.", StatusDetails.NotApplied)
+                    .ToRpcException();
         }
     }
 
@@ -150,7 +157,8 @@ internal sealed class KvProxy(
                 memory.Replies.Take(response.Count - held);
                 held = response.Count;
                 if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies, context.CancellationToken).ConfigureAwait(false))
-                    throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the reply that it requested.", "no")
+                    throw CallStatus.Create(
+                        StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the reply that it requested.", StatusDetails.NotApplied)
                         .ToRpcException();
             }
         }

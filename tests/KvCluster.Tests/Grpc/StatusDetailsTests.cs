@@ -34,4 +34,12 @@ public sealed class StatusDetailsTests
         var info = StatusDetails.Info("BUSY", StatusDetails.NotApplied);
         Assert.Equal(Any.Pack(info), StatusDetails.Create(StatusCode.Unavailable, "busy", info).Details.Single());
     }
+
+    [Fact]
+    public void WithWait_HasItsTimeAsAnyoneElseWouldPackIt()
+    {
+        var wait = TimeSpan.FromMilliseconds(50);
+        var status = StatusDetails.WithWait(StatusDetails.Create(StatusCode.Unavailable, "busy", StatusDetails.Info("BUSY", StatusDetails.NotApplied)), wait);
+        Assert.Equal(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(wait) }), status.Details[1]);
+    }
 }

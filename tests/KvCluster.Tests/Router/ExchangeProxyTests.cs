@@ -60,6 +60,30 @@ public sealed class ExchangeProxyTests
             log.Lines.Order(StringComparer.Ordinal));
     }
 
+    /// <summary>Callers were not told when to call again, and did within milliseconds.</summary>
+    [Fact]
+    public async Task Call_WithoutAPlace_IsRefusedWithATimeToWait_LikeThoseWithoutMemory()
+    {
+        await using var calls = new CallRouter(
+            new KvClientOptions { Endpoints = ["http://127.0.0.1:1"], Timeout = Eventually.Limit }, new HostileNetwork(), ClientRuntime.Machine);
+        using var metrics = new RouterMetrics();
+        var memory = new CallMemory(CallMemory.MebibytesDefault);
+        var responses = new Responses();
+        using var exchange = new ExchangeProxy(
+            new Forwarding(calls, metrics, new LargeReplies()),
+            new RouterOptions { Listen = "", Seeds = [], Timeout = Eventually.Limit },
+            new ExchangePlaces(memory.Requests, callsMax: 0), memory, new LinesLog(), responses, "ipv4:127.0.0.1:1", CancellationToken.None);
+        var get = new GetRequest { Key = ByteString.CopyFromUtf8("k") }.ToByteString();
+        await exchange.RunAsync(new OneMessage(new ExchangeRequest { Calls = { new Call { Id = 1, Method = Method.Get, Request = get } } }))
+            .WaitAsync(Eventually.Limit);
+        var ofPlaces = Google.Rpc.Status.Parser.ParseFrom(Assert.Single(responses.Replies).Status);
+        Assert.All((Google.Rpc.Status[])[ofPlaces, KvProxy.RequestsWait, KvProxy.RepliesWait], static refusal =>
+        {
+            Assert.Equal("BUSY", CallStatus.ReasonOf(refusal));
+            Assert.InRange(CallStatus.RetryDelayOf(refusal), TimeSpan.FromMilliseconds(1), TimeSpan.FromSeconds(1));
+        });
+    }
+
     private static string TextOf(Reply reply) => reply.Code == 0 ? ""
         : Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>() is { } info ? $"{info.Reason} {info.Metadata["applied"]}" : "no reason";
 
