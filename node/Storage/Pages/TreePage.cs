@@ -213,6 +213,13 @@ internal static unsafe class TreePage
         return whole;
     }
 
+    /// <summary>The length of the value of a leaf's cell, without a look at its run.</summary>
+    public static int CellValueLength(byte* cell)
+    {
+        var length = *(ushort*)(cell + 2);
+        return length < TreeMark ? length : length == TreeMark ? TreeValueBytes : (int)OverflowRun.LengthOf(*(uint*)(cell + 4));
+    }
+
     /// <summary>The beginning of a divided value, which its cell has behind the rest of the key; empty in all other cells.</summary>
     private static ReadOnlySpan<byte> Beginning(byte* cell) => new(cell + OverflowCellHeader + RestLength(*(ushort*)cell), BeginningBytes(cell));
 

@@ -89,7 +89,7 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
             (_largePuts ??= []).Add(_operations.Length - operation.BytesLeft - operation.Encoded.Length);
         if (operation.Code != RequestOperation.Touch)
             return true;
-        var bytes = batch.TryGet(TreeId.Kv, operation.Key, out var stored) ? stored.Length : 0;
+        _ = batch.TryGetLength(TreeId.Kv, operation.Key, out var bytes);
         for (var index = 0; index < _largePuts?.Count; index++)
         {
             var put = new RequestReader(_operations[_largePuts[index]..]);
@@ -157,7 +157,7 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
 
     private readonly long BytesOfKey(ReadOnlySpan<byte> key, int index)
     {
-        var bytes = batch.TryGet(TreeId.Kv, key, out var stored) ? stored.Length : 0;
+        _ = batch.TryGetLength(TreeId.Kv, key, out var bytes);
         var reader = new RequestReader(_operations);
         for (var before = 0; before < index && reader.MoveNext(); before++)
         {
@@ -197,7 +197,7 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
                 found = !end.IsEmpty && cursor.Seek(end);
                 continue;
             }
-            bytes += key.Length + (scan.KeysOnly ? 0 : cursor.Value.Length) + OperationResults.EntryOverheadMax;
+            bytes += key.Length + (scan.KeysOnly ? 0 : cursor.ValueLength) + OperationResults.EntryOverheadMax;
             left--;
             found = cursor.MoveNext();
         }

@@ -200,7 +200,7 @@ internal ref struct RequestExecution
     {
         // An earlier operation of the request may have made the key. The touch of an absent key is not recorded, so watchers do not see it.
         KeysDeleted += Settle();
-        if (!_batch.TryGet(TreeId.Kv, touch.Key, out _))
+        if (!_batch.TryGetLength(TreeId.Kv, touch.Key, out _))
         {
             _results?.Add(Etag.None, existed: false);
             return;

@@ -72,6 +72,16 @@ internal sealed unsafe class Cursor : IDisposable
         return TreePage.CellBeginning(_space, CellAt(_at), bytesLeast);
     }
 
+    /// <summary>The length of the current value, without a look at its run.</summary>
+    public int ValueLength
+    {
+        get
+        {
+            CheckPosition();
+            return TreePage.CellValueLength(CellAt(_at));
+        }
+    }
+
     /// <summary>In the tree <c>sets</c>: the set of the current key. Valid until the snapshot is disposed.</summary>
     public StoredSet Set
     {

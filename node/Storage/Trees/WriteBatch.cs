@@ -148,6 +148,15 @@ internal sealed unsafe class WriteBatch
         return cell != null;
     }
 
+    /// <summary>The length of a key's value as this batch sees it, without a look at its run. False, and 0, if there is no such key.</summary>
+    public bool TryGetLength(TreeId tree, ReadOnlySpan<byte> key, out int bytes)
+    {
+        CheckOpenAndKey(key);
+        var cell = Writer(tree).Find(Root(tree), key);
+        bytes = cell == null ? 0 : TreePage.CellValueLength(cell);
+        return cell != null;
+    }
+
     /// <summary>
     /// Adds a member to the set of a key, and makes the set if there is none. Returns whether it was not there; the set then has this etag. A member has 1
     /// to 2,048 bytes, like a key.

@@ -4,6 +4,7 @@ using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Tests.Storage.Pages;
 
@@ -165,6 +166,63 @@ public sealed unsafe class DividedValueTests
         Assert.True(KeyLives.Delete(batch, ByteKeys.Of(2)));
         Assert.Equal(0UL, batch.KeysOf(TreeId.Kv) + batch.KeysOf(TreeId.Expiry) + batch.KeysOf(TreeId.Owned));
         store.Roots.Abort(batch);
+    }
+
+    /// <summary>A copy of each divided value was made, and pages that were not in memory were read, for nothing but a length.</summary>
+    [Fact]
+    public void Request_IsCheckedByTheLengthsOfValues_WithoutTheirRuns()
+    {
+        const int values = 3;
+        using var disk = new SimulatedDisk();
+        var options = new PageStoreOptions { MapBytes = 1 << 28 };
+        using (var made = PageStore.Create(disk, "data", options, new byte[16]))
+        {
+            made.Apply(batch =>
+            {
+                for (var key = 1; key <= values; key++)
+                    batch.Put(TreeId.Kv, ByteKeys.Of(key), Value(key, valueBytes: 9_000, mark: 1));
+            });
+            made.CheckpointAll();
+        }
+        Assert.Equal(values, MakeRunsUnreadable(disk));
+        using var store = PageStore.Open(disk, "data", options);
+        var batch = store.Begin();
+        var request = WriteRequest.Rent();
+        request.Put(ByteKeys.Of(9), [1]);
+        request.Touch(ByteKeys.Of(1), 1_000);
+        request.Get(ByteKeys.Of(2));
+        request.Scan([], [], 10, keysOnly: false);
+        // A value of the read, and three of the scan.
+        Assert.Equal(WriteOutcome.ResultsTooLarge, new RequestCheck(batch, request.List(isFailure: false), (values + 1) * 9_000).Run());
+        Assert.Equal(WriteOutcome.Applied, new RequestCheck(batch, request.List(isFailure: false), (values + 2) * 9_000).Run());
+        request.Return();
+        store.Roots.Abort(batch);
+    }
+
+    /// <summary>One copy of the value was made to see whether its key exists, and another one to change its life.</summary>
+    [Fact]
+    public void Touch_OfADividedValue_CopiesItOnce()
+    {
+        const int touches = 200;
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        store.Apply(static batch => KeyLives.Put(batch, ByteKeys.Of(1), Value(key: 1, valueBytes: 9_000, mark: 1), new Etag(1, 7), default));
+        var request = WriteRequest.Rent();
+        for (var touch = 0; touch < touches; touch++)
+            request.Touch(ByteKeys.Of(1), 1_000);
+        var batch = store.Begin();
+        var payload = new ByteBuffer(capacity: 100_000);
+        var allocated = Allocations.Of(() => Execute(batch, request, payload));
+        Assert.InRange(allocated, touches * 9_000, touches * 9_000 * 3 / 2);
+        request.Return();
+        store.Roots.Abort(batch);
+    }
+
+    private static void Execute(WriteBatch batch, WriteRequest request, ByteBuffer payload)
+    {
+        var (next, count) = (new Etag(1, 8), 0);
+        var execution = new RequestExecution(batch, payload, results: null, 0, new Etag(1, 8), shardTime: 0, ref next, ref count);
+        Assert.True(execution.Run(request.List(isFailure: false), default));
     }
 
     /// <summary>A cell whose length was damaged, under a checksum that is right, would be read beyond the page, or its run with a list of gigabytes.</summary>
