@@ -120,7 +120,7 @@ internal sealed class PageStore : IDisposable
     public long PinnedBytes => _reclamation.PinnedBytes;
 
     /// <summary>Whether <see cref="ReleaseSome"/> should be called, because a checkpoint or a reader has left much to return. Writer.</summary>
-    public bool HasMoreToRelease => _reclamation.HasMore(Releasable);
+    public bool HasMoreToRelease => _reclamation.HasMore(Releasable) || _pool.HasSurplus;
 
     /// <summary>Length of the file. Any thread.</summary>
     public long FileBytes => FileSpace.Bytes;
@@ -345,5 +345,9 @@ internal sealed class PageStore : IDisposable
             throw new CorruptStoreException($"'{File.Path}' ends before page {first + (destination.Length / Page.Bytes)}.");
     }
 
-    private void ReleaseRetired() => _reclamation.Release(Releasable);
+    private void ReleaseRetired()
+    {
+        _reclamation.Release(Releasable);
+        _pool.GiveBackSome();
+    }
 }

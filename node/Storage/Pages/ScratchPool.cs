@@ -6,8 +6,9 @@ namespace KvCluster.Storage.Pages;
 
 /// <summary>
 /// Native memory for pages that are not in the file yet. Single pages come from slabs of 1 MiB, of which some empty ones are kept and the others returned
-/// to the system; longer runs are allocated one by one, and large ones are kept likewise. The blocks of deltas are cut out of single pages, each of which has
-/// blocks of one size. What the system has given is counted page by page, so that free pages between those in use can be returned too. Writer only.
+/// to the system in steps (<see cref="GiveBackSome"/>); longer runs are allocated one by one, and large ones are kept likewise. The blocks of deltas are cut
+/// out of single pages, each of which has blocks of one size. What the system has given is counted page by page, so that free pages between those in use can
+/// be returned too. Writer only.
 /// </summary>
 /// <param name="emptyBytesMax">Bytes of empty slabs, and of free runs, that are kept.</param>
 internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
@@ -36,6 +37,9 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     /// <summary>Slabs with free pages; pages are taken from the last one. Each slab stores its index.</summary>
     private readonly List<Slab> _open = [];
 
+    /// <summary>Empty slabs beyond those that are kept, all of them without an index. They are given back in steps, unless they are needed before.</summary>
+    private readonly Stack<Slab> _surplus = new();
+
     /// <summary>The runs in use, with the pages that each has.</summary>
     private readonly Dictionary<nint, int> _runs = [];
 
@@ -44,8 +48,13 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
 
     /// <summary>Pages with free blocks, by the size of these; blocks are taken from the last one. Each stores its index.</summary>
     private readonly List<CutPage>[] _cut = [.. _blockBytes.Select(static _ => new List<CutPage>())];
+
+    /// <summary>The empty ones among the slabs with free pages.</summary>
     private int _empty;
     private long _emptyMax = emptyBytesMax / SlabBytes;
+
+    /// <summary>Bytes that became free since the last <see cref="GiveBackSome"/>.</summary>
+    private long _bytesFreed;
     private long _bytes;
     private long _bytesOfFolds;
     private long _reservedBytes;
@@ -69,6 +78,9 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
 
     /// <summary>Bytes of all runs so far. Any thread.</summary>
     public long RunBytesTaken => Volatile.Read(ref _runBytesTaken);
+
+    /// <summary>Whether there is more free memory than what is kept, for <see cref="GiveBackSome"/>.</summary>
+    public bool HasSurplus => _surplus.Count > 0 || _keptRunBytes > KeptRunBytesMax;
 
     // What empty slabs leave.
     private long KeptRunBytesMax => Math.Max(0, (_emptyMax - _empty) * SlabBytes);
@@ -147,7 +159,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     private nint Take()
     {
         if (_open.Count == 0)
-            AddSlab();
+            Open(_surplus.TryPop(out var spare) ? spare : AddSlab());
         var slab = _open[^1];
         _empty -= slab.Free.Count == SlabPages ? 1 : 0;
         var page = slab.Free.Pop();
@@ -188,7 +200,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
         }
         _keptRuns.Add((run, pages));
         _keptRunBytes += (long)pages * Page.Bytes;
-        DropKeptRuns(KeptRunBytesMax);
+        _bytesFreed += (long)pages * Page.Bytes;
     }
 
     private void DropKeptRuns(long most)
@@ -249,17 +261,40 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
             _open.Add(slab);
         }
         slab.Free.Push(page);
+        _bytesFreed += Page.Bytes;
         if (slab.Free.Count < SlabPages)
             return;
-        if (++_empty > _emptyMax)
-            Drop(slab);
-        DropKeptRuns(KeptRunBytesMax);
+        if (_empty < _emptyMax)
+        {
+            _empty++;
+            return;
+        }
+        Close(slab);
+        _surplus.Push(slab);
     }
 
-    /// <summary>Keeps as many bytes of empty slabs and free runs from now on, and returns those beyond.</summary>
+    /// <summary>
+    /// Returns some of the free memory beyond what is kept to the system: a slab, or twice what became free since the last call. Pages that are returned in
+    /// another order than they were taken in leave many slabs empty in one step, and the writer would wait until the system has taken all of them.
+    /// </summary>
+    public void GiveBackSome()
+    {
+        var left = Math.Max(SlabBytes, 2 * _bytesFreed);
+        for (_bytesFreed = 0; left > 0 && _surplus.TryPop(out var slab); left -= SlabBytes)
+            Drop(slab);
+        DropKeptRuns(Math.Max(KeptRunBytesMax, _keptRunBytes - Math.Max(0, left)));
+    }
+
+    /// <summary>
+    /// Keeps as many bytes of empty slabs and free runs from now on. If they are fewer than before, those beyond are returned at once; what was beyond before
+    /// waits for <see cref="GiveBackSome"/>.
+    /// </summary>
     public void KeepEmpty(long bytesMax)
     {
+        var before = _emptyMax;
         _emptyMax = bytesMax / SlabBytes;
+        if (_emptyMax >= before)
+            return;
         DropEmpty(_emptyMax);
         DropKeptRuns(KeptRunBytesMax);
     }
@@ -267,6 +302,8 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     /// <summary>Returns the memory of all free pages to the system.</summary>
     public void ReturnFree()
     {
+        while (_surplus.TryPop(out var slab))
+            Drop(slab);
         DropEmpty(most: 0);
         DropKeptRuns(most: 0);
         // Elsewhere the memory of single pages cannot be returned.
@@ -287,8 +324,12 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     {
         for (var index = _open.Count - 1; index >= 0 && _empty > most; index--)
         {
-            if (_open[index].Free.Count == SlabPages)
-                Drop(_open[index]);
+            var slab = _open[index];
+            if (slab.Free.Count < SlabPages)
+                continue;
+            Close(slab);
+            _empty--;
+            Drop(slab);
         }
     }
 
@@ -318,11 +359,12 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
             _ = LibC.Advise(memory, (nuint)bytes, LibC.AdviseDontNeed);
     }
 
-    private void AddSlab()
+    /// <summary>A slab that is new and in no list.</summary>
+    private Slab AddSlab()
     {
         // Aligned to its size, so that a page's address identifies its slab.
         var memory = (byte*)NativeMemory.AlignedAlloc(SlabBytes, SlabBytes);
-        var slab = new Slab((nint)memory) { Index = _open.Count };
+        var slab = new Slab((nint)memory);
         // Kernels before 5.14 refuse; then each page is faulted in.
         if (OperatingSystem.IsLinux() && _slabs.Count >= TouchedSlabsMax && LibC.Advise(memory, SlabBytes, LibC.AdvisePopulateWrite) == 0)
         {
@@ -332,14 +374,20 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
         for (var i = SlabPages - 1; i >= 0; i--)
             slab.Free.Push((nint)(memory + (i * Page.Bytes)));
         _slabs.Add(slab.Memory, slab);
+        return slab;
+    }
+
+    /// <summary>Adds an empty slab to those with free pages.</summary>
+    private void Open(Slab slab)
+    {
+        slab.Index = _open.Count;
         _open.Add(slab);
         _empty++;
     }
 
+    /// <summary>Returns an empty slab that is in no list.</summary>
     private void Drop(Slab slab)
     {
-        Close(slab);
-        _empty--;
         _slabs.Remove(slab.Memory);
         GiveBack((byte*)slab.Memory, SlabBytes);
         NativeMemory.AlignedFree((void*)slab.Memory);
@@ -366,6 +414,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
         _runs.Clear();
         _keptRuns.Clear();
         _open.Clear();
+        _surplus.Clear();
     }
 
     /// <summary>A page that is cut into blocks of one size.</summary>

@@ -101,8 +101,8 @@ public sealed class CheckpointReleaseTests
 
     private static void Fill(ModelStore store, byte value)
     {
-        // Two whole pages.
-        var bytes = new byte[15_000];
+        // A run of one page, beside what the leaf has. The runs are taken in another order than that of the keys, in which they are returned.
+        var bytes = new byte[9_000];
         bytes.AsSpan().Fill(value);
         store.Batch(batch =>
         {
