@@ -19,8 +19,13 @@ internal static class VerifyCommand
     private static readonly Argument<string> File =
         new("FILE") { Description = "The file, as import reads it. - is standard input." };
 
+    private static readonly Option<bool> Owned = new("--owned")
+    {
+        Description = "Also compare keys that sessions owned where they were printed. They end with their sessions, and import leaves them out.",
+    };
+
     public static Command Create() => CliCommand.CreateReader(
-        "verify", "Read every key of a file and compare the values. The exit code is 6 if any differ.", [File, .. TsvOptions.All], RunAsync);
+        "verify", "Read every key of a file and compare the values. The exit code is 6 if any differ.", [File, Owned, .. TsvOptions.All], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
@@ -28,7 +33,8 @@ internal static class VerifyCommand
         await using var client = Globals.ClientOf(arguments);
         var started = Stopwatch.GetTimestamp();
         var differences = new Differences();
-        await foreach (var compared in CompareAllAsync(file, client, stop))
+        var batches = new Batches(file, arguments.GetValue(Owned));
+        await foreach (var compared in CompareAllAsync(batches, client, stop))
         {
             foreach (var one in compared)
                 differences.Add(one);
@@ -39,16 +45,18 @@ internal static class VerifyCommand
         foreach (var one in differences.First(DifferencesShown))
             StandardError.Tell($"line {one.Record.Line}: {Text.ForPeople(one.Record.Key.Span)} "
                 + $"{(one.Comparison == Comparison.Missing ? "is missing" : "has a different value")}");
-        Print(output, file.Records, differences, Stopwatch.GetElapsedTime(started).TotalSeconds);
+        Print(output, batches, differences, Stopwatch.GetElapsedTime(started).TotalSeconds);
+        if (batches.LeftOut > 0)
+            StandardError.Tell($"keys left out because sessions owned them: {Text.Number(batches.LeftOut)}. With --owned they are compared, too.");
         return differences.Count == 0 ? ExitCodes.Done : ExitCodes.VerifyFoundDifferences;
     }
 
     // In the order of the file, regardless of the order of the answers.
     private static async IAsyncEnumerable<List<ComparedRecord>> CompareAllAsync(
-        RecordReader file, KvClient client, [System.Runtime.CompilerServices.EnumeratorCancellation] CancellationToken stop)
+        Batches batches, KvClient client, [System.Runtime.CompilerServices.EnumeratorCancellation] CancellationToken stop)
     {
         var open = new Queue<Task<List<ComparedRecord>>>();
-        while (await ReadBatchAsync(file, stop) is { Count: > 0 } batch)
+        while (await batches.ReadAsync(stop) is { Count: > 0 } batch)
         {
             open.Enqueue(CompareAsync(client, batch, stop));
             if (open.Count == BatchesOpenMax)
@@ -57,14 +65,6 @@ internal static class VerifyCommand
 
         while (open.TryDequeue(out var compared))
             yield return await compared;
-    }
-
-    private static async Task<List<FileRecord>> ReadBatchAsync(RecordReader file, CancellationToken stop)
-    {
-        var batch = new List<FileRecord>(BatchRecords);
-        for (var bytes = 0; batch.Count < BatchRecords && bytes < BatchBytes && await file.ReadAsync(stop) is { } record; bytes += record.Value.Length)
-            batch.Add(record);
-        return batch;
     }
 
     private static async Task<List<ComparedRecord>> CompareAsync(KvClient client, List<FileRecord> records, CancellationToken stop)
@@ -76,13 +76,47 @@ internal static class VerifyCommand
     private static Comparison Compare(FileRecord record, GetResult result) =>
         !result.Found ? Comparison.Missing : result.Value.Span.SequenceEqual(record.Value.Span) ? Comparison.Equal : Comparison.Different;
 
-    private static void Print(Output output, long records, Differences differences, double seconds)
+    private static void Print(Output output, Batches batches, Differences differences, double seconds)
     {
-        var (missing, different) = (differences.CountOf(Comparison.Missing), differences.CountOf(Comparison.Different));
+        var (records, missing, different) = (batches.Records, differences.CountOf(Comparison.Missing), differences.CountOf(Comparison.Different));
         if (output.IsJson)
-            output.Document(new Fields { { "records", records }, { "missing", missing }, { "different", different }, { "seconds", Math.Round(seconds, 3) } });
+            output.Document(new Fields
+            {
+                { "records", records },
+                { "missing", missing },
+                { "different", different },
+                { "seconds", Math.Round(seconds, 3) },
+                { "left_out", batches.LeftOut },
+            });
         else
             output.Line(string.Create(CultureInfo.InvariantCulture, $"{records:N0} records in {seconds:F1} s, {records / seconds:N0} records/s; "
                 + $"{missing:N0} missing, {different:N0} different"));
+    }
+
+    /// <summary>The records of the file that are compared. Those that sessions owned are left out, as import does, unless they are asked for.</summary>
+    private sealed class Batches(RecordReader file, bool withOwned)
+    {
+        /// <summary>How many records were read to be compared.</summary>
+        public long Records => file.Records - LeftOut;
+
+        /// <summary>How many were left out.</summary>
+        public long LeftOut { get; private set; }
+
+        /// <summary>The next ones; none at the end.</summary>
+        public async Task<List<FileRecord>> ReadAsync(CancellationToken stop)
+        {
+            var batch = new List<FileRecord>(BatchRecords);
+            for (var bytes = 0; batch.Count < BatchRecords && bytes < BatchBytes && await file.ReadAsync(stop) is { } record;)
+            {
+                if (record.IsOwned && !withOwned)
+                {
+                    LeftOut++;
+                    continue;
+                }
+                batch.Add(record);
+                bytes += record.Value.Length;
+            }
+            return batch;
+        }
     }
 }

@@ -164,6 +164,25 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         }
     }
 
+    /// <summary>What had not been imported because sessions had owned it was reported as missing.</summary>
+    [ToolFact("bash")]
+    [Trait("Turn", "3")]
+    public async Task Verify_OfAScan_LeavesOutWhatSessionsOwned_UnlessItIsAskedFor()
+    {
+        using var folder = new TemporaryDirectory();
+        await _client.PutAsync(_key + "/a", "1");
+        await RunAsync($"$KV put {_key}/b 2 --owner $($KV session open {_key} --lifetime 3600)");
+        var (exitCode, output, error) = await RunAsync(
+            $"cd '{folder.Path}'; $KV scan {_key}/ -o json > scanned; $KV delete {_key}/b > deleted; $KV verify scanned -o json");
+        Assert.Equal((0, "kv: keys left out because sessions owned them: 1. With --owned they are compared, too.\n"), (exitCode, error));
+        var report = JsonDocument.Parse(output).RootElement;
+        Assert.Equal((1, 1), (report.GetProperty("records").GetInt32(), report.GetProperty("left_out").GetInt32()));
+        (exitCode, output, error) = await RunAsync($"cd '{folder.Path}'; $KV verify scanned --owned");
+        Assert.Equal((6, $"kv: line 2: '{_key}/b' is missing\n"), (exitCode, error));
+        Assert.Contains("2 records in ", output, StringComparison.Ordinal);
+        Assert.Contains("1 missing, 0 different", output, StringComparison.Ordinal);
+    }
+
     /// <summary>Keys that expire are written beside the others, and must not overtake what stands before them.</summary>
     [ToolFact("bash")]
     [Trait("Turn", "3")]
