@@ -288,6 +288,36 @@ public sealed unsafe class DeltaTests
         store.CheckEverywhere();
     }
 
+    /// <summary>The keys of the base have its prefix before them, also after a key of the delta that does not begin with that.</summary>
+    [Fact]
+    public void Cursor_AtKeysWithAndWithoutThePrefixOfTheBase_HasThemWhole()
+    {
+        using var store = new ModelStore(_options);
+        store.Batch(batch =>
+        {
+            for (byte number = 0; number < 100; number++)
+                batch.Put(TreeId.Kv, [.. Enumerable.Repeat((byte)'k', 20), number], new byte[100]);
+        });
+        store.Publish();
+        store.Checkpoint();
+        store.Batch(batch => batch.Put(TreeId.Kv, "kkkkkz"u8.ToArray(), [1]));
+        store.Publish();
+        var whole = store.Store.Space.ResolveBase((byte*)Assert.Single(DeltasOf(store)));
+        Assert.True(Page.PrefixLength(whole) > "kkkkk".Length);
+        using (var snapshot = store.Store.Roots.OpenSnapshot())
+        using (var cursor = snapshot.Cursor(TreeId.Kv))
+        {
+            foreach (var (key, value) in store.Published[TreeId.Kv].Reverse())
+            {
+                Assert.True(cursor.MovePrevious());
+                Assert.Equal(key, cursor.Key.ToArray());
+                Assert.Equal(value, cursor.Value.ToArray());
+            }
+            Assert.False(cursor.MovePrevious());
+        }
+        store.CheckEverywhere();
+    }
+
     /// <summary>Dropped while a checkpoint folds an older delta of it, or folds nothing of it, or is given up: each base is retired once.</summary>
     [Theory]
     [InlineData(true, false)]
