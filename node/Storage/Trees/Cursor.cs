@@ -157,15 +157,17 @@ internal sealed unsafe class Cursor : IDisposable
     /// <inheritdoc/>
     public void Dispose()
     {
-        var (key, ownKey) = (_key, _ownKey);
+        var (key, ownKey, order) = (_key, _ownKey, _order);
         _key = [];
-        _ownKey = null;
+        (_ownKey, _order) = (null, null);
         _leaf = _delta = null;
         (_first, _end) = (0, 0);
         if (key.Length > 0)
             ArrayPool<byte>.Shared.Return(key);
         if (ownKey is not null)
             ArrayPool<byte>.Shared.Return(ownKey);
+        if (order is not null)
+            ArrayPool<ushort>.Shared.Return(order);
     }
 
     /// <summary>The key of an entry of the current leaf, or of the base of the current delta.</summary>
@@ -243,7 +245,7 @@ internal sealed unsafe class Cursor : IDisposable
         _ownSlots = Page.Slots(delta);
         _ownKey ??= ArrayPool<byte>.Shared.Rent(Page.KeyBytesMax);
         SetLeaf(forward ? _space.ResolveNextBase(delta, _readAhead.ReadsByCalls) : _space.ResolveBase(delta));
-        _count = DeltaPage.Merge(delta, _leaf, _order ??= new ushort[LeafFill.EntriesMax]);
+        _count = DeltaPage.Merge(delta, _leaf, _order ??= ArrayPool<ushort>.Shared.Rent(LeafFill.EntriesMax));
         _first = _lower.Length == 0 ? 0 : LowerBound(_lower, out _);
         _end = _upper.Length == 0 ? _count : LowerBound(_upper, out _);
     }

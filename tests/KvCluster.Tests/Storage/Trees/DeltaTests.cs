@@ -318,6 +318,29 @@ public sealed unsafe class DeltaTests
         store.CheckEverywhere();
     }
 
+    /// <summary>What a cursor needs to merge a delta with its base is pooled.</summary>
+    [Fact]
+    public void Cursors_OverDeltas_AllocateWhatThoseOverWholeLeavesDo()
+    {
+        using var store = Checkpointed();
+        Open(store);
+        var ofLeaves = Allocations.Of(() => Open(store));
+        Put(store, step: 50);
+        Open(store);
+        Assert.InRange(Allocations.Of(() => Open(store)), 0, ofLeaves + (2 * Allocations.Context));
+
+        static void Open(ModelStore store)
+        {
+            for (var turn = 0; turn < 1_000; turn++)
+            {
+                using var snapshot = store.Store.Roots.OpenSnapshot();
+                using var cursor = snapshot.Cursor(TreeId.Kv);
+                Assert.True(cursor.MoveNext());
+                Assert.True(cursor.Key.Length > 0);
+            }
+        }
+    }
+
     /// <summary>Dropped while a checkpoint folds an older delta of it, or folds nothing of it, or is given up: each base is retired once.</summary>
     [Theory]
     [InlineData(true, false)]
