@@ -138,10 +138,9 @@ internal static class WatchMeasure
                     received.AddRange(stream.ResponseStream.Current.Events.Select(one => (BinaryPrimitives.ReadInt32LittleEndian(one.Value.Span), now)));
             }
         }
-        catch (Exception end)
-            when (end is OperationCanceledException or RpcException { StatusCode: StatusCode.Cancelled } && cancellation.IsCancellationRequested)
+        catch (Exception end) when (end is OperationCanceledException or RpcException && cancellation.IsCancellationRequested)
         {
-            // The measurement is over.
+            // The measurement is over. A read that begins while its call is being cancelled is told that the stream was aborted, which is no CANCELLED.
         }
     }
 
