@@ -89,6 +89,9 @@ internal sealed class PageStore : IDisposable
     /// <summary>Memory that the system has given for scratch pages, in use or not. Any thread.</summary>
     public long ScratchReservedBytes => _pool.ReservedBytes;
 
+    /// <inheritdoc cref="ScratchPool.HoleBytes"/>
+    public long ScratchHoleBytes => _pool.HoleBytes;
+
     /// <inheritdoc cref="ScratchPool.KeepEmpty"/>
     public void KeepFreePages(long bytesMax) => _pool.KeepEmpty(bytesMax);
 

@@ -103,8 +103,9 @@ internal sealed class StoreMemory : IDisposable
         _pages.KeepFreePages(_context.Memory.IsShort ? 0 : Math.Max(_context.Options.Pages.FreeScratchBytesMax, _context.Memory.ChangedPagesPlenty));
         _pages.BoundHeldScratch(_share.ReaderBytesMax, _share.DigestBytesMax);
         var (held, forDigests) = (_pages.HeldScratchBytes, _pages.DigestScratchBytes);
-        // Pages that a checkpoint has placed count as in use until their memory is returned. Otherwise other stores would take that memory before.
-        var used = _pages.ScratchBytes + _pages.PlacedBytes;
+        // Pages that a checkpoint has placed count as in use until their memory is returned. Otherwise other stores would take that memory before. So do the
+        // holes between deltas, which nothing returns but the checkpoint that folds these.
+        var used = _pages.ScratchBytes + _pages.PlacedBytes + _pages.ScratchHoleBytes;
         _share.Set(MemoryUse.ChangedPages, Math.Max(0, used - held) + _pages.CheckpointListBytes);
         _share.SetFolds(_pages.ChangedFileBytes - _pages.ChangedBytes);
         _share.Set(MemoryUse.ReaderPages, held - forDigests);
@@ -112,7 +113,7 @@ internal sealed class StoreMemory : IDisposable
         var free = Math.Max(0, _pages.ScratchReservedBytes - used);
         _share.Set(MemoryUse.FreePages, free);
         ObserveJournal();
-        _share.SetGain(_pages.ChangedBytes + IndexBeyondNeed() + (_context.Memory.IsShort ? free : 0));
+        _share.SetGain(GainOfCheckpoint() + (_context.Memory.IsShort ? free : 0));
         _quiescence.Changed();
     }
 
@@ -122,6 +123,9 @@ internal sealed class StoreMemory : IDisposable
         _share.Set(MemoryUse.Journal, _index.BodyBytes);
         _share.Set(MemoryUse.JournalIndex, (long)_index.Count * JournalIndex.EntryBytes);
     }
+
+    // Holes beside deltas that readers hold would be there after each checkpoint, however many there were.
+    private long GainOfCheckpoint() => _pages.ChangedBytes + IndexBeyondNeed() + (_pages.HeldScratchBytes == 0 ? _pages.ScratchHoleBytes : 0);
 
     // The first records that no checkpoint needs any more, beyond those that may be kept for followers.
     private long IndexBeyondNeed() => _context.Memory.IsShort
@@ -176,10 +180,11 @@ internal sealed class StoreMemory : IDisposable
         _pages.ReturnFreePages();
         _checkpoints.BeginRelease();
         Observe();
-        if (_pages.ChangedBytes + IndexBeyondNeed() >= MemoryAccount.GainBytesMin)
+        if (GainOfCheckpoint() >= MemoryAccount.GainBytesMin)
             _checkpoints.StartForMemory();
-        else
+        else if (_share.Gain < MemoryAccount.GainBytesMin)
             _share.Relieved();
+        // Otherwise the system has taken less than was free. Asked again at once, the store would not do anything else any more.
     }
 
     // Returns the memory that the last steps have left, and what readers held that are gone by now. Nothing else does.

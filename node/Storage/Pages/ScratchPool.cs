@@ -57,6 +57,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     private long _bytesFreed;
     private long _bytes;
     private long _bytesOfFolds;
+    private long _holeBytes;
     private long _reservedBytes;
     private long _keptRunBytes;
     private long _runBytes;
@@ -78,6 +79,11 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
 
     /// <summary>Bytes of all runs so far. Any thread.</summary>
     public long RunBytesTaken => Volatile.Read(ref _runBytesTaken);
+
+    /// <summary>
+    /// Bytes of single pages with deltas that no delta uses. They are returned when the last delta of their page is. Any thread.
+    /// </summary>
+    public long HoleBytes => Volatile.Read(ref _holeBytes);
 
     /// <summary>Whether there is more free memory than what is kept, for <see cref="GiveBackSome"/>.</summary>
     public bool HasSurplus => _surplus.Count > 0 || _keptRunBytes > KeptRunBytesMax;
@@ -115,7 +121,9 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
             var made = new CutPage(taken, bytes) { Index = 0 };
             open.Add(made);
             SlabOf((byte*)taken).SetCut(taken, made);
+            Volatile.Write(ref _holeBytes, _holeBytes + Page.Bytes);
         }
+        Volatile.Write(ref _holeBytes, _holeBytes - bytes);
         var page = open[^1];
         var block = BitOperations.TrailingZeroCount(page.Free);
         page.Free &= page.Free - 1;
@@ -240,8 +248,10 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
             open.Add(page);
         }
         page.Free |= block;
+        Volatile.Write(ref _holeBytes, _holeBytes + bytes);
         if (page.Free != page.AllFree)
             return;
+        Volatile.Write(ref _holeBytes, _holeBytes - Page.Bytes);
         var last = open[^1];
         open[page.Index] = last;
         last.Index = page.Index;

@@ -643,6 +643,9 @@ public sealed unsafe class DeltaTests
                 bytes += size;
             }
             Assert.Equal(bytes, pool.Bytes);
+            // Pages that have blocks serve nothing else.
+            var pages = rented.Select(static one => one.Block & ~(nint)(Page.Bytes - 1)).Distinct().Count();
+            Assert.Equal(((long)pages * Page.Bytes) - bytes, pool.HoleBytes);
         }
     });
 
