@@ -18,8 +18,8 @@ SharedArrays.KeepMany();
 // The program runs as one side of a measurement of itself.
 if (args is [GrpcPeer.Command, ..])
     return await GrpcPeer.RunAsync(args);
-if (args is [ColdRows.Command, ..])
-    return ColdRows.RunLimited(args);
+if (args is [LimitedProcess.Command, ..])
+    return await LimitedProcess.RunAsync(args);
 if (args is [FirstCallCommand.Name, ..])
     return await FirstCallCommand.RunAsync(args);
 // Or as what scripts judge pauses by.
@@ -29,23 +29,29 @@ if (args is [BareLoopCommand.Name, ..])
 var only = new Option<string[]>("--only") { Description = "Suite engine: only these groups of rows, of "
     + $"{string.Join(", ", EngineSuite.Groups.Keys)}.", AllowMultipleArgumentsPerToken = true };
 only.AcceptOnlyFromAmong([.. EngineSuite.Groups.Keys]);
-var systems = new Option<string[]>("--systems") { Description = "Suite engine: only these engines.", AllowMultipleArgumentsPerToken = true };
+var systems = new Option<string[]>("--systems") { Description = "Suites engine and beyond-memory: only these engines.", AllowMultipleArgumentsPerToken = true };
 systems.AcceptOnlyFromAmong(EngineSystem.KvCluster, EngineSystem.Lmdb, EngineSystem.RocksDb);
-var keys = new Option<long?>("--keys") { Description = "Suite engine: keys of a large store, 10 million unless --quick." };
-var rounds = new Option<int?>("--rounds") { Description = "Suite engine: times that each row is measured, 3." };
+var keys = new Option<long?>("--keys")
+{
+    Description = "Suites engine and beyond-memory: keys of a large store, 10 million and 80 million unless --quick.",
+};
+var rounds = new Option<int?>("--rounds") { Description = "Suites engine and beyond-memory: times that each row is measured, 3 and 1." };
 var seconds = new Option<double?>("--seconds")
 {
-    Description = "Suite engine: length of one measurement, and by that the number of puts, 5 unless --quick. Suites clients and ycsb: length of a workload of "
-        + "YCSB, 20 unless --quick.",
+    Description = "Suite engine: length of one measurement, and by that the number of puts, 5 unless --quick. Suite beyond-memory: length of a row, 120 unless "
+        + "--quick. Suites clients and ycsb: length of a workload of YCSB, 20 unless --quick.",
 };
 var records = new Option<int?>("--records") { Description = "Suites clients and ycsb: records of YCSB, 10 million unless --quick." };
 ParseResult? chosen = null;
 
-// One line per suite. The last four are long parts of the suites cluster, faults and clients, which can be run alone.
+// One line per suite. The last four are long parts of the suites cluster, faults and clients, which can be run alone; beyond-memory is run alone only.
 var suites = new Dictionary<string, BenchmarkSuite>
 {
     ["api"] = ApiSuite.RunAsync,
     ["clients"] = (quick, progress, cancellation) => ClientsSuite.RunAsync(ClientsPlanOf(quick), progress, cancellation),
+    ["beyond-memory"] = (quick, progress, cancellation) => EngineSuite.RunBeyondMemoryAsync(
+        BeyondMemoryRows.Plan(quick, chosen!.GetValue(systems) ?? [], chosen.GetValue(keys), chosen.GetValue(rounds), chosen.GetValue(seconds)),
+        quick, progress, cancellation),
     ["cluster"] = ClusterSuite.Run,
     ["engine"] = (quick, progress, cancellation) => EngineSuite.RunAsync(
         EnginePlan.Of(

@@ -5,8 +5,8 @@ using Microsoft.Win32.SafeHandles;
 namespace KvCluster.Benchmarks.Engine;
 
 /// <summary>
-/// What the kernel knows of a directory's disk: bytes written to the block device, and blocks that files take. The counters of a process do not suffice: they
-/// count a page when it is changed in the cache, not when and how often it is written.
+/// What the kernel knows of a directory's disk: bytes that the block device reads and writes, and blocks that files take. The counters of a process do not
+/// suffice: they count a page when it is changed in the cache, not when and how often it is written.
 /// </summary>
 internal static unsafe partial class DeviceCounters
 {
@@ -15,13 +15,17 @@ internal static unsafe partial class DeviceCounters
     private const int BlocksOffset = 48;
     private const int DeviceMajorOffset = 136;
     private const int DeviceMinorOffset = 140;
+    private const int SectorsReadField = 2;
     private const int SectorsWrittenField = 6;
     private const int CurrentDirectory = -100;
     private const int DropAdvice = 4;
     private const uint BasicStatus = 0x7FF;
 
     /// <summary>Bytes written to the device of a directory since the machine started; null if it is not on one block device.</summary>
-    public static long? BytesWritten(string directory)
+    public static long? BytesWritten(string directory) => BytesMoved(directory)?.Written;
+
+    /// <summary>Bytes read from the device of a directory, and written to it, since the machine started; null if it is not on one block device.</summary>
+    public static (long Read, long Written)? BytesMoved(string directory)
     {
         var status = stackalloc byte[StatusBytes];
         Read(directory, status);
@@ -29,7 +33,9 @@ internal static unsafe partial class DeviceCounters
         if (!File.Exists(path))
             return null;
         var fields = File.ReadAllText(path).Split((char[]?)null, StringSplitOptions.RemoveEmptyEntries);
-        return long.Parse(fields[SectorsWrittenField], CultureInfo.InvariantCulture) * SectorBytes;
+        return (Bytes(SectorsReadField), Bytes(SectorsWrittenField));
+
+        long Bytes(int field) => long.Parse(fields[field], CultureInfo.InvariantCulture) * SectorBytes;
     }
 
     /// <summary>Bytes that the files of a directory take on the disk; holes do not count, reserved space does.</summary>

@@ -41,4 +41,14 @@ internal static class EngineSuite
         }
         return run.Rows;
     }
+
+    /// <summary>The rows of <see cref="BeyondMemoryRows"/>, which take too long for the others.</summary>
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunBeyondMemoryAsync(
+        EnginePlan plan, bool quick, Action<string> progress, CancellationToken cancellation)
+    {
+        using var directory = new TemporaryDirectory();
+        var run = new EngineRun(plan, directory.Path, progress, cancellation);
+        await BeyondMemoryRows.RunAsync(run, quick);
+        return run.Rows;
+    }
 }
