@@ -107,7 +107,7 @@ internal sealed class StoreMemory : IDisposable
         // holes between deltas, which nothing returns but the checkpoint that folds these.
         var used = _pages.ScratchBytes + _pages.PlacedBytes + _pages.ScratchHoleBytes;
         _share.Set(MemoryUse.ChangedPages, Math.Max(0, used - held) + _pages.CheckpointListBytes);
-        _share.SetFolds(_pages.ChangedFileBytes - _pages.ChangedBytes);
+        _share.SetFolds(_pages.ChangedFileBytes - _pages.ChangedBytes - _pages.ScratchHoleBytes);
         _share.Set(MemoryUse.ReaderPages, held - forDigests);
         _share.Set(MemoryUse.DigestPages, forDigests);
         var free = Math.Max(0, _pages.ScratchReservedBytes - used);
