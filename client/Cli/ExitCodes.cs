@@ -1,7 +1,7 @@
 
 namespace KvCluster.Cli;
 
-/// <summary>Exit codes of `kv`. Scripts depend on them, so they are stable.</summary>
+/// <summary>Exit codes of `kv`. Scripts depend on them, so they are stable. Which failure has which: <see cref="Failures"/>.</summary>
 internal static class ExitCodes
 {
     public const int Done = 0;

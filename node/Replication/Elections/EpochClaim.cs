@@ -13,7 +13,7 @@ internal sealed class EpochClaim : CampaignStep
     private readonly ReplicaContext _context;
     private readonly ShardRecord _put;
     private readonly Quorum _voters;
-    private readonly RecordSet _set;
+    private readonly ShardRecordChange _set;
 
     /// <param name="context">The replica.</param>
     /// <param name="read">The record as it was read.</param>
@@ -27,7 +27,7 @@ internal sealed class EpochClaim : CampaignStep
         _put.Epoch = Math.Max(Math.Max(read.Epoch, read.EpochFloor), Math.Max(context.EpochSeen, context.Promised)) + 1;
         _put.LeaderId = context.Self;
         _put.LeaderIncarnation = context.Incarnation;
-        _set = new RecordSet(context, _put, revision, IsPut);
+        _set = new ShardRecordChange(context, _put, revision, IsPut);
     }
 
     /// <summary>

@@ -37,7 +37,7 @@ internal sealed class Membership
     private Quorum _new;
     private ShardRecord? _put;
     private long _readRevision;
-    private RecordSet? _set;
+    private ShardRecordChange? _set;
     private long _readId;
     private long _readAgainUs = long.MaxValue;
 
@@ -140,7 +140,7 @@ internal sealed class Membership
             return;
         Phase = MembershipPhase.Setting;
         Invariant.Check(_put!.Epoch == _epoch, $"A change of replicas under epoch {_epoch} would assign epoch {_put.Epoch}.");
-        _set = new RecordSet(_context, _put, _readRevision, IsPut);
+        _set = new ShardRecordChange(_context, _put, _readRevision, IsPut);
         _set.Send();
     }
 

@@ -74,7 +74,7 @@ internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys key
         }
         catch (Exception failure)
         {
-            // Whatever the failure is, the request may have been sent. The record is read next, and a failure of that is logged.
+            // Whatever the failure is, the request may have been sent. The replica repeats it, and reads the record if that is lost.
             if (MaySay(shard, failure))
                 HostLog.RecordNotSet(log, shard, failure.Message);
             answer = new CompareAndSetResult(SetOutcome.Unknown, 0);

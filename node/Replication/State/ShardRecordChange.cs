@@ -11,7 +11,7 @@ namespace KvCluster.Replication.State;
 /// <param name="put">The record to put. Not modified afterwards.</param>
 /// <param name="revision">The mod revision that it replaces.</param>
 /// <param name="isPut">Whether a record that was read shows that this one was put, by an attempt without an answer; null if that record does not tell.</param>
-internal sealed class RecordSet(ReplicaContext context, ShardRecord put, long revision, Func<ShardRecord, bool?> isPut)
+internal sealed class ShardRecordChange(ReplicaContext context, ShardRecord put, long revision, Func<ShardRecord, bool?> isPut)
 {
     private SetAttempts _attempts;
     private long _requestId;
