@@ -124,8 +124,10 @@ internal sealed class StoreMemory : IDisposable
         _share.Set(MemoryUse.JournalIndex, (long)_index.Count * JournalIndex.EntryBytes);
     }
 
-    // Holes beside deltas that readers hold would be there after each checkpoint, however many there were.
-    private long GainOfCheckpoint() => _pages.ChangedBytes + IndexBeyondNeed() + (_pages.HeldScratchBytes == 0 ? _pages.ScratchHoleBytes : 0);
+    private long GainOfCheckpoint() => _pages.ChangedBytes + IndexBeyondNeed() + HolesForCheckpoint();
+
+    // Holes beside deltas that readers hold would be there after each checkpoint, and those beside deltas that are placed go without another one.
+    private long HolesForCheckpoint() => _pages.HeldScratchBytes == 0 && _pages.PlacedBytes == 0 ? _pages.ScratchHoleBytes : 0;
 
     // The first records that no checkpoint needs any more, beyond those that may be kept for followers.
     private long IndexBeyondNeed() => _context.Memory.IsShort
@@ -168,7 +170,8 @@ internal sealed class StoreMemory : IDisposable
     private void OnReleased()
     {
         // Memory that a checkpoint leaves free would otherwise count until the store is asked to return it. The next steps take memory anew if they need it.
-        if (_pages.PlacedBytes == 0 && _context.Memory.IsShort)
+        // What is more than a step's comes before, in steps.
+        if (_pages.PlacedBytes == 0 && !_pages.HasMoreToRelease && _context.Memory.IsShort)
             _pages.ReturnFreePages();
         // A quiescent store had nothing to do until its checkpoint.
         _steps++;
@@ -194,7 +197,7 @@ internal sealed class StoreMemory : IDisposable
         _pages.ReturnFreePages();
         _checkpoints.BeginRelease();
         Observe();
-        if (_pages.ChangedBytes >= _context.Options.CheckpointQuiescentScratchBytes)
+        if (_pages.ChangedBytes + HolesForCheckpoint() >= _context.Options.CheckpointQuiescentScratchBytes)
             _checkpoints.StartQuiescent();
     }
 }

@@ -81,7 +81,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
     public long RunBytesTaken => Volatile.Read(ref _runBytesTaken);
 
     /// <summary>
-    /// Bytes of single pages with deltas that no delta uses. They are returned when the last delta of their page is. Any thread.
+    /// Bytes between deltas, and behind runs that are shorter than their memory. They are returned with the last delta of their page, or the run. Any thread.
     /// </summary>
     public long HoleBytes => Volatile.Read(ref _holeBytes);
 
@@ -152,6 +152,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
                 continue;
             _keptRuns.RemoveAt(place);
             _keptRunBytes -= (long)keptPages * Page.Bytes;
+            Volatile.Write(ref _holeBytes, _holeBytes + ((long)(keptPages - pages) * Page.Bytes));
             _runs.Add(kept, keptPages);
             return kept;
         }
@@ -193,6 +194,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
             var known = _runs.Remove((nint)page, out var taken);
             Invariant.Check(known, $"A scratch run of {pages} pages is returned twice.");
             Volatile.Write(ref _runBytes, _runBytes - ((long)pages * Page.Bytes));
+            Volatile.Write(ref _holeBytes, _holeBytes - ((long)(taken - pages) * Page.Bytes));
             PutBackRun((nint)page, taken);
             return;
         }

@@ -53,12 +53,7 @@ public sealed unsafe class ScratchPoolTests
         var taken = Rent(pool, slabs * SlabPages);
         var runs = new nint[slabs];
         for (var run = 0; run < slabs; run++)
-        {
-            var memory = pool.Rent(SlabPages);
-            Page.Format(memory, PageType.Overflow, []);
-            Page.ValueLength(memory) = (SlabPages * Page.Bytes) - Page.HeaderBytes;
-            runs[run] = (nint)memory;
-        }
+            runs[run] = (nint)RentRun(pool, SlabPages);
         foreach (var run in runs)
             pool.Return((byte*)run);
         pool.GiveBackSome();
@@ -73,6 +68,26 @@ public sealed unsafe class ScratchPoolTests
         while (pool.HasSurplus)
             reserved = Step(pool, reserved);
         Assert.Equal(slabs * Mebibyte, reserved);
+    }
+
+    /// <summary>What the memory of a run has beyond it is not free: it cannot be returned before the run.</summary>
+    [Fact]
+    public void Rent_OfARunInLongerMemory_HasAHoleUntilItIsReturned()
+    {
+        using var pool = new ScratchPool(4 * Mebibyte);
+        pool.Return(RentRun(pool, 100));
+        var run = RentRun(pool, 95);
+        Assert.Equal((5L * Page.Bytes, 100L * Page.Bytes), (pool.HoleBytes, pool.ReservedBytes));
+        pool.Return(run);
+        Assert.Equal(0, pool.HoleBytes);
+    }
+
+    private static byte* RentRun(ScratchPool pool, int pages)
+    {
+        var memory = pool.Rent(pages);
+        Page.Format(memory, PageType.Overflow, []);
+        Page.ValueLength(memory) = (uint)((pages * Page.Bytes) - Page.HeaderBytes);
+        return memory;
     }
 
     private static long Step(ScratchPool pool, long reserved)
