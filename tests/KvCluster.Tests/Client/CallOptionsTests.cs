@@ -129,18 +129,23 @@ public sealed class CallOptionsTests
         }
     }
 
-    [Fact]
-    public async Task Change_WithoutRetries_WhoseAnswerIsLost_HasAnUnknownOutcome()
+    /// <summary>The node says so, or its connection breaks, after which a repetition would also lack a connection.</summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public async Task Change_WithoutRetries_WhoseAnswerIsLost_HasAnUnknownOutcome(bool isTold)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();
         await client.PutAsync("k", "v");
         cluster.Nodes[0].Calls.Clear();
         var attempts = 0;
-        cluster.Nodes[0].Script = _ =>
+        cluster.Nodes[0].Script = call =>
         {
             if (Interlocked.Increment(ref attempts) > 1)
                 return Task.FromResult<Reply?>(null);
+            if (isTold)
+                return Task.FromResult<Reply?>(FakeNode.Refuse(call, StatusCode.Unknown, "OUTCOME_UNKNOWN", "unknown"));
             cluster.Nodes[0].Abort();
             return Task.FromResult<Reply?>(FakeNode.Silence);
         };

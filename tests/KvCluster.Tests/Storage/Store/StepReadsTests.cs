@@ -152,10 +152,11 @@ public sealed class StepReadsTests : IDisposable
         while (_leader.Store.Requests.Queue.Bytes == 0 || !_leader.Store.Requests.Queue.IsEmpty)
             Assert.True(_leader.Step());
         _leader.Store.Writes.StopLeading();
-        _leader.PrefetchStands = false;
         _leader.RunUntilIdle();
         Assert.Equal(WriteOutcome.NotLeader, StoreBench.Answer(first).Outcome);
         Assert.Equal(WriteOutcome.NotLeader, StoreBench.Answer(second).Outcome);
+        _leader.PrefetchStands = false;
+        _leader.RunUntilIdle();
     }
 
     /// <summary>A follower that lags gets records from the disk, on the writer. Each took a read, and there are hundreds in a frame.</summary>
