@@ -4,8 +4,9 @@ namespace KvCluster.Storage.Pages;
 
 /// <summary>
 /// A delta: a small block of scratch memory in place of a changed leaf that is in the file. It has the leaf in the file as its base, and the entries in which
-/// the leaf differs from it: those that were put, and keys that were deleted. It never changes, but for references to what a checkpoint has placed, and for its
-/// base, which the end of a checkpoint replaces by the page into which it has folded an older delta of the same base (<c>ReferenceSwap</c>). Any thread.
+/// the leaf differs from it: those that were put, and keys that were deleted. When its batch is sealed, it never changes, but for references to what a
+/// checkpoint has placed, and for its base, which the end of a checkpoint replaces by the page into which it has folded an older delta of the same base
+/// (<c>ReferenceSwap</c>). Any thread.
 /// </summary>
 /// <remarks>
 /// The block has the layout of a leaf without prefix, so that <see cref="TreePage"/> searches it, and the header of a scratch page; in the place of fields that
@@ -38,6 +39,21 @@ internal static unsafe class DeltaPage
     public static int WholeUsed(byte* delta) => *(ushort*)(delta + 42);
 
     /// <summary>
+    /// While the batch is open that has made the delta: the delta of an earlier batch in whose place it is; 0 if it is the first of its base. In the place of
+    /// the summary that a checkpoint stores.
+    /// </summary>
+    public static ref nint Before(byte* delta) => ref *(nint*)(delta + 24);
+
+    /// <summary>The bytes that the header and the entries take.</summary>
+    public static int OwnBytes(byte* delta)
+    {
+        int bytes = Page.HeaderBytes, count = Page.Count(delta);
+        for (var own = 0; own < count; own++)
+            bytes += Page.EntryBytes + TreePage.CellBytes(delta, own);
+        return bytes;
+    }
+
+    /// <summary>
     /// The link to the base. Number and checksum are in one word, because both may be replaced while this reads them: one of the old base with the other of the
     /// new one would look like damage.
     /// </summary>
@@ -64,6 +80,22 @@ internal static unsafe class DeltaPage
         *(ushort*)(delta + 42) = (ushort)Page.Used(whole);
         StoreBase(delta, link);
     }
+
+    /// <summary>
+    /// Formats a block without entries for what the same leaf differs in from the same base when a value has grown by some bytes, fewer than none if it has
+    /// shrunk.
+    /// </summary>
+    public static void FormatLike(byte* delta, int bytes, byte* before, int growth)
+    {
+        Buffer.MemoryCopy(before, delta, Page.HeaderBytes, Page.HeaderBytes);
+        Page.Count(delta) = 0;
+        Page.CellsStart(delta) = (ushort)bytes;
+        *(delta + 36) = (byte)(bytes / BytesUnit);
+        GrowWhole(delta, growth);
+    }
+
+    /// <summary>Counts the bytes by which a value of the whole leaf has grown.</summary>
+    public static void GrowWhole(byte* delta, int growth) => *(ushort*)(delta + 42) = (ushort)(WholeUsed(delta) + growth);
 
     /// <summary>
     /// The entries of the whole leaf in order, each as the index in the base, or as that in the delta with <see cref="IsOwn"/>. Returns their number.

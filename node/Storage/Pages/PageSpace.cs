@@ -100,6 +100,11 @@ internal sealed unsafe class PageSpace
     public byte* ResolveNode(PageLink* link)
     {
         var reference = PageLink.Load(link);
+        if (reference.IsDelta)
+        {
+            Page.PrefetchDelta(reference.Memory);
+            return reference.Memory;
+        }
         Page.Prefetch(Locate(reference));
         return AsNode(reference, Resolve(reference, link));
     }
@@ -110,6 +115,11 @@ internal sealed unsafe class PageSpace
     public byte* ResolveNext(PageLink* link, bool again)
     {
         var reference = PageLink.Load(link);
+        if (reference.IsDelta)
+        {
+            Page.PrefetchDelta(reference.Memory);
+            return reference.Memory;
+        }
         Page.Prefetch(Locate(reference));
         if (!reference.IsScratch && !IsChecked(PieceOf(reference), reference.Number))
             CheckPage(reference, link->Checksum, isNext: true);

@@ -123,6 +123,18 @@ internal static unsafe class TreePage
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static bool IsDeleted(byte* cell) => *(ushort*)(cell + 2) == DeletedMark;
 
+    /// <summary>The length of a leaf cell's inline value; -1 if the cell refers to other pages, or says that its key was deleted.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static int InlineLength(byte* cell)
+    {
+        var length = *(ushort*)(cell + 2);
+        return length < DeletedMark ? length : -1;
+    }
+
+    /// <summary>Where a leaf's cell has its inline value.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static byte* InlinePlace(byte* cell) => cell + LeafCellHeader + RestLength(*(ushort*)cell);
+
     /// <summary>Whether the cells of two entries with the same key, neither deleted, have the same value or refer to the same pages.</summary>
     public static bool HaveSameValue(byte* one, byte* other)
     {
@@ -250,6 +262,8 @@ internal static unsafe class TreePage
             return Aligned(BranchCellHeader + RestLength(*(ushort*)(cell + SuffixLengthInBranchCell)));
         var length = *(ushort*)(cell + 2);
         var rest = RestLength(*(ushort*)cell);
+        if (length == DeletedMark)
+            return LeafCellHeader + rest;
         return length >= TreeMark ? ReferenceCellBytes(length, *(ushort*)cell) + BeginningBytes(cell) : LeafCellHeader + rest + length;
     }
 

@@ -14,6 +14,9 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
     /// <summary>The tree whose pages are copied; -1 for the tree of a set, whose leaves stay whole pages.</summary>
     public int Tree { get; set; }
 
+    /// <summary>Whether leaves of named trees may be deltas.</summary>
+    public bool MakesDeltas => deltas.AreMade;
+
     /// <summary>Whether values may be divided between a leaf and a run.</summary>
     public bool DividesValues => dividesValues;
 
@@ -69,17 +72,45 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
     }
 
     /// <summary>
-    /// The leaf or branch behind a link; copied unless it already belongs to this batch. The link then refers to the copy. The copy of a delta is a whole leaf.
+    /// The leaf or branch behind a link; copied unless it already belongs to this batch. The link then refers to the copy. The copy of a delta is a whole leaf,
+    /// also that of a delta of this batch.
     /// </summary>
     public byte* CopyOnWrite(PageLink* link)
     {
         var page = space.ResolveNode(link);
-        if (link->Reference.IsScratch && Page.Batch(page) == _number)
+        if (link->Reference.IsScratch && !link->Reference.IsDelta && Page.Batch(page) == _number)
             return page;
         Settle(link->Reference, page);
         var copy = Page.Type(page) == PageType.Delta ? CopyDelta(page) : CopyPage(link->Reference, page);
         *link = new PageLink(PageRef.ToScratch(copy), 0);
         return copy;
+    }
+
+    /// <summary>
+    /// Has the leaf behind a link, in a branch of this batch, be a delta of this batch in which a key has another value, which is inline like the one before
+    /// it. Returns the place of that value; null if the whole leaf has to be copied.
+    /// </summary>
+    /// <param name="link">The link. It refers to the delta afterwards.</param>
+    /// <param name="key">The key.</param>
+    /// <param name="length">The length of its value.</param>
+    /// <param name="delta">The delta.</param>
+    public byte* TryPutInDelta(PageLink* link, ReadOnlySpan<byte> key, int length, out byte* delta)
+    {
+        delta = null;
+        var reference = link->Reference;
+        if (reference.IsScratch && !reference.IsDelta)
+            return null;
+        var leaf = space.ResolveNode(link);
+        Settle(reference, leaf);
+        delta = deltas.TryPut(reference, leaf, reference.IsDelta && Page.Batch(leaf) == _number, key, length, out var place);
+        if (delta == null || delta == leaf)
+            return place;
+        Track(delta);
+        DeltaPage.Before(delta) = reference.IsDelta ? (nint)EarlierOf(leaf) : 0;
+        if (reference.IsDelta)
+            Retire(reference, 1);
+        *link = new PageLink(PageRef.ToDelta(delta), 0);
+        return place;
     }
 
     /// <summary>The whole leaf of which a page is a delta, in a buffer; any other page itself. A delta's references must be final.</summary>
@@ -104,9 +135,16 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
     /// <summary>Retires a leaf or branch, which this batch's state no longer reaches; with a delta its base.</summary>
     public void Retire(PageRef reference)
     {
+        if (!reference.IsDelta)
+        {
+            Retire(reference, 1);
+            return;
+        }
+        Settle(reference, reference.Memory);
+        // Read now, because the memory of a delta of this batch is returned.
+        var number = DeltaPage.Base(reference.Memory).Reference.Number;
         Retire(reference, 1);
-        if (reference.IsDelta)
-            _changes.DroppedBases.Add(DeltaPage.Base(reference.Memory).Reference.Number);
+        _changes.DroppedBases.Add(number);
     }
 
     /// <summary>Retires the run to which a leaf's cell refers. A run in the file is not read for that.</summary>
@@ -155,15 +193,17 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
     /// <summary>The delta's memory is retired, but its base stays in use if the copy becomes a delta again.</summary>
     private byte* CopyDelta(byte* delta)
     {
-        var reference = PageRef.ToDelta(delta);
         var whole = space.ResolveBase(delta);
         var copy = pool.Rent(1);
         DeltaPage.Fold(copy, delta, whole);
         Track(copy);
-        Retire(reference, 1);
-        deltas.Add(copy, Tree, DeltaPage.Base(delta).Reference, delta);
+        deltas.Add(copy, Tree, DeltaPage.Base(delta).Reference, EarlierOf(delta));
+        Retire(PageRef.ToDelta(delta), 1);
         return copy;
     }
+
+    /// <summary>The delta of an earlier batch in whose place a delta of this one is; null if its base had none. Any other delta itself.</summary>
+    private byte* EarlierOf(byte* delta) => Page.Batch(delta) == _number ? (byte*)DeltaPage.Before(delta) : delta;
 
     private void Track(byte* page)
     {

@@ -17,6 +17,9 @@ internal sealed unsafe class Cursor : IDisposable
     private readonly byte[] _lower;
     private readonly byte[] _upper;
     private byte[] _key = ArrayPool<byte>.Shared.Rent(Page.KeyBytesMax);
+
+    /// <summary>For keys that deltas have themselves, so that the other buffer keeps the prefix of the current leaf.</summary>
+    private byte[]? _ownKey;
     private byte* _leaf;
 
     /// <summary>The delta whose base is the current leaf; null if that is a whole leaf. Positions are in <see cref="_order"/> then.</summary>
@@ -26,6 +29,7 @@ internal sealed unsafe class Cursor : IDisposable
     private ushort[]? _order;
     private int _count;
     private ushort* _slots;
+    private ushort* _ownSlots;
     private byte* _ahead;
     private LeafReadAhead _readAhead;
     private int _prefixLength;
@@ -46,9 +50,7 @@ internal sealed unsafe class Cursor : IDisposable
         get
         {
             CheckPosition();
-            if (_delta != null)
-                return _key.AsSpan(0, TreePage.CopyKey(PageAt(_at), IndexAt(_at), _key));
-            return _key.AsSpan(0, _prefixLength + TreePage.CopyLeafSuffix(_leaf + _slots[_at], Page.Heads(_leaf)[_at], _key.AsSpan(_prefixLength)));
+            return _delta == null ? KeyInLeaf(_at) : KeyOfMerged(_order![_at]);
         }
     }
 
@@ -155,12 +157,31 @@ internal sealed unsafe class Cursor : IDisposable
     /// <inheritdoc/>
     public void Dispose()
     {
-        var key = _key;
+        var (key, ownKey, order) = (_key, _ownKey, _order);
         _key = [];
+        (_ownKey, _order) = (null, null);
         _leaf = _delta = null;
         (_first, _end) = (0, 0);
         if (key.Length > 0)
             ArrayPool<byte>.Shared.Return(key);
+        if (ownKey is not null)
+            ArrayPool<byte>.Shared.Return(ownKey);
+        if (order is not null)
+            ArrayPool<ushort>.Shared.Return(order);
+    }
+
+    /// <summary>The key of an entry of the current leaf, or of the base of the current delta.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private ReadOnlySpan<byte> KeyInLeaf(int index) =>
+        _key.AsSpan(0, _prefixLength + TreePage.CopyLeafSuffix(_leaf + _slots[index], Page.Heads(_leaf)[index], _key.AsSpan(_prefixLength)));
+
+    /// <summary>The key of a merged entry. A delta has no prefix.</summary>
+    private ReadOnlySpan<byte> KeyOfMerged(ushort entry)
+    {
+        var index = DeltaPage.IndexOf(entry);
+        return (entry & DeltaPage.IsOwn) == 0
+            ? KeyInLeaf(index)
+            : _ownKey.AsSpan(0, TreePage.CopyLeafSuffix(_delta + _ownSlots[index], Page.Heads(_delta)[index], _ownKey));
     }
 
     private bool LeaveLeafForward()
@@ -194,8 +215,8 @@ internal sealed unsafe class Cursor : IDisposable
             _index[_depth] = toLast ? Page.Count(page) - 1 : TreePage.FindChild(page, key);
             page = _space.ResolveNode(TreePage.Child(page, _index[_depth]));
         }
-        _ahead = page;
         Enter(page, forward: false);
+        _ahead = _leaf;
         return true;
     }
 
@@ -208,12 +229,8 @@ internal sealed unsafe class Cursor : IDisposable
             return;
         }
         _delta = null;
-        _leaf = leaf;
+        SetLeaf(leaf);
         _count = Page.Count(leaf);
-        _slots = Page.Slots(leaf);
-        var prefix = Page.Prefix(leaf);
-        prefix.CopyTo(_key);
-        _prefixLength = prefix.Length;
         _first = _lower.Length == 0 ? 0 : TreePage.LowerBound(leaf, _lower, out _);
         _end = _upper.Length == 0 ? _count : TreePage.LowerBound(leaf, _upper, out _);
     }
@@ -225,10 +242,22 @@ internal sealed unsafe class Cursor : IDisposable
     private void EnterDelta(byte* delta, bool forward)
     {
         _delta = delta;
-        _leaf = forward ? _space.ResolveNextBase(delta, _readAhead.ReadsByCalls) : _space.ResolveBase(delta);
-        _count = DeltaPage.Merge(delta, _leaf, _order ??= new ushort[LeafFill.EntriesMax]);
+        _ownSlots = Page.Slots(delta);
+        _ownKey ??= ArrayPool<byte>.Shared.Rent(Page.KeyBytesMax);
+        SetLeaf(forward ? _space.ResolveNextBase(delta, _readAhead.ReadsByCalls) : _space.ResolveBase(delta));
+        _count = DeltaPage.Merge(delta, _leaf, _order ??= ArrayPool<ushort>.Shared.Rent(LeafFill.EntriesMax));
         _first = _lower.Length == 0 ? 0 : LowerBound(_lower, out _);
         _end = _upper.Length == 0 ? _count : LowerBound(_upper, out _);
+    }
+
+    /// <summary>Has a leaf be the current one, or the base of the current delta.</summary>
+    private void SetLeaf(byte* leaf)
+    {
+        _leaf = leaf;
+        _slots = Page.Slots(leaf);
+        var prefix = Page.Prefix(leaf);
+        prefix.CopyTo(_key);
+        _prefixLength = prefix.Length;
     }
 
     private byte* PageAt(int position) => _delta == null ? _leaf : DeltaPage.PageOf(_delta, _leaf, _order![position]);
@@ -236,7 +265,13 @@ internal sealed unsafe class Cursor : IDisposable
     private int IndexAt(int position) => _delta == null ? position : DeltaPage.IndexOf(_order![position]);
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private byte* CellAt(int position) => _delta == null ? _leaf + _slots[position] : Page.Cell(PageAt(position), IndexAt(position));
+    private byte* CellAt(int position) => _delta == null ? _leaf + _slots[position] : CellOfMerged(_order![position]);
+
+    private byte* CellOfMerged(ushort entry)
+    {
+        var index = DeltaPage.IndexOf(entry);
+        return (entry & DeltaPage.IsOwn) == 0 ? _leaf + _slots[index] : _delta + _ownSlots[index];
+    }
 
     /// <summary>The position of the first entry of the current leaf with a key not less than the given one.</summary>
     private int LowerBound(ReadOnlySpan<byte> key, out bool isEqual) =>
@@ -305,12 +340,12 @@ internal sealed unsafe class Cursor : IDisposable
             page = Child(level, forward);
         }
         Enter(page, forward);
-        // The processor fetches the next leaf while the caller reads this one.
+        // The processor fetches the next leaf while the caller reads this one. Of a delta it fetches the base, which is what is long.
         var parent = (byte*)_path[level];
         var next = _index[level] + 1;
         if (forward)
             _readAhead.Step(_space, parent, next, Sibling(level));
-        _ahead = forward && next < Page.Count(parent) ? _space.Locate(PageLink.Load(TreePage.Child(parent, next))) : page;
+        _ahead = forward && next < Page.Count(parent) ? _space.Locate(PageSpace.FileReference(PageLink.Load(TreePage.Child(parent, next)))) : _leaf;
         return true;
     }
 }

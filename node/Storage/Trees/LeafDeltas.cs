@@ -6,7 +6,8 @@ namespace KvCluster.Storage.Trees;
 
 /// <summary>
 /// The leaves that the open batch has copied and that may become deltas of their pages in the file when it is sealed: each that differs little from it. What
-/// does not become one retires the page in the file, as any copy does. Used by <see cref="BatchPages"/>; writer only.
+/// does not become one retires the page in the file, as any copy does. Leaves in which only values change become deltas at once, without a copy. Used by
+/// <see cref="BatchPages"/>; writer only.
 /// </summary>
 /// <remarks>
 /// A base has at most one delta in each root, and it is retired once: here, when the batch drops its last delta, or by the checkpoint that folds it. A base
@@ -18,6 +19,12 @@ namespace KvCluster.Storage.Trees;
 /// <param name="staysWhole">Tests: whether a leaf stays whole for no other reason. Null: none.</param>
 internal sealed unsafe class LeafDeltas(PageSpace space, ScratchPool pool, int bytesMax, Func<bool>? staysWhole)
 {
+    /// <summary>
+    /// The most entries that a batch adds to a delta one by one. Each takes a new block with all of them, so where a batch changes a large part of a leaf, a
+    /// copy of the whole leaf takes less time.
+    /// </summary>
+    private const int AddedMax = 8;
+
     private readonly List<Copy> _copies = [];
 
     /// <summary>
@@ -41,6 +48,40 @@ internal sealed unsafe class LeafDeltas(PageSpace space, ScratchPool pool, int b
     {
         _copies.Add(new Copy(tree, fileBase, (nint)before));
         Page.CopyNumber(copy) = _copies.Count;
+    }
+
+    /// <summary>
+    /// Puts a value in the place of another one, both inline, without making a page of the leaf: into a copy of its delta, or into the delta itself if the open
+    /// batch has made it and the value before it has the same length there. Returns that delta; null if the whole leaf has to be changed, because it does not
+    /// have the key, or has no room, or differs too much from its base.
+    /// </summary>
+    /// <param name="reference">The reference to the leaf.</param>
+    /// <param name="leaf">A leaf of the file, or a delta whose references are final.</param>
+    /// <param name="isOpen">Whether it is a delta that the open batch has made.</param>
+    /// <param name="key">The key.</param>
+    /// <param name="length">The length of the value.</param>
+    /// <param name="place">Where it belongs.</param>
+    public byte* TryPut(PageRef reference, byte* leaf, bool isOpen, ReadOnlySpan<byte> key, int length, out byte* place)
+    {
+        place = null;
+        if (staysWhole?.Invoke() == true)
+            return null;
+        var before = reference.IsDelta ? leaf : null;
+        var (own, isOwn) = (0, false);
+        if (before != null)
+            own = TreePage.LowerBound(before, key, out isOwn);
+        var cell = isOwn ? Page.Cell(before, own) : FindInBase(before == null ? leaf : space.ResolveBase(before), key);
+        var lengthBefore = cell == null ? -1 : TreePage.InlineLength(cell);
+        var growth = length - lengthBefore;
+        // A fold takes the bytes that the whole page would use.
+        if (lengthBefore < 0 || (before == null ? Page.Used(leaf) : DeltaPage.WholeUsed(before)) + growth > Page.BodyBytes)
+            return null;
+        var delta = isOwn && growth == 0
+            ? isOpen ? before : CopyOf(before)
+            : isOpen && !isOwn && AddedTo(before) >= AddedMax ? null : MakeWith(reference, leaf, key, length, growth, own, isOwn);
+        if (delta != null)
+            place = TreePage.InlinePlace(Page.Cell(delta, own));
+        return delta;
     }
 
     /// <summary>Makes deltas of the copies that are still what they were copied from, and retires the bases of the others.</summary>
@@ -75,6 +116,52 @@ internal sealed unsafe class LeafDeltas(PageSpace space, ScratchPool pool, int b
                 changes.AddRetired(new PageRun(copy.Base.Number, 1));
         }
         _copies.Clear();
+    }
+
+    /// <summary>How many entries the open batch has added to a delta of its own.</summary>
+    private static int AddedTo(byte* delta) =>
+        Page.Count(delta) - (DeltaPage.Before(delta) == 0 ? 0 : Page.Count((byte*)DeltaPage.Before(delta)));
+
+    private static byte* FindInBase(byte* whole, ReadOnlySpan<byte> key)
+    {
+        var index = TreePage.LowerBound(whole, key, out var isThere);
+        return isThere ? Page.Cell(whole, index) : null;
+    }
+
+    private byte* CopyOf(byte* delta)
+    {
+        var bytes = DeltaPage.Bytes(delta);
+        var copy = pool.RentBlock(bytes);
+        Buffer.MemoryCopy(delta, copy, bytes, bytes);
+        return copy;
+    }
+
+    /// <summary>
+    /// A delta with an entry whose value is not written yet, at an index, and with those of another delta, but for what that has for the same key. Null if it
+    /// would be too large.
+    /// </summary>
+    private byte* MakeWith(PageRef reference, byte* leaf, ReadOnlySpan<byte> key, int length, int growth, int own, bool isOwn)
+    {
+        var bytes = (reference.IsDelta ? DeltaPage.OwnBytes(leaf) : Page.HeaderBytes)
+            + (isOwn ? growth : TreePage.LeafEntryBytes(key.Length, length, overflow: false));
+        if (bytes > bytesMax)
+            return null;
+        bytes = ScratchPool.BlockBytesFor(bytes);
+        var delta = pool.RentBlock(bytes);
+        if (reference.IsDelta)
+        {
+            DeltaPage.FormatLike(delta, bytes, leaf, growth);
+            TreePage.Append(delta, leaf, 0, own);
+            TreePage.InsertInline(delta, own, key, length);
+            TreePage.Append(delta, leaf, isOwn ? own + 1 : own, Page.Count(leaf));
+            DeltaPage.Appended(delta) = DeltaPage.Appended(leaf);
+            return delta;
+        }
+        DeltaPage.Format(delta, bytes, leaf, new PageLink(reference, Page.Checksum(leaf)));
+        DeltaPage.GrowWhole(delta, growth);
+        TreePage.InsertInline(delta, 0, key, length);
+        DeltaPage.Appended(delta) = Page.Appended(leaf);
+        return delta;
     }
 
     /// <summary>Makes a delta, and has the parent refer to it. Null if the leaf stays whole: also one that is the root of its tree.</summary>

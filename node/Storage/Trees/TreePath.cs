@@ -100,6 +100,9 @@ internal sealed unsafe class TreePath
     /// <summary>Replaces the first page that does not belong to the batch by its copy, which does.</summary>
     public void Own(byte* copy) => _pages[OwnedLevels++] = (nint)copy;
 
+    /// <summary>Replaces the leaf by a delta of the batch. Where more than a value changes, the whole leaf is copied still.</summary>
+    public void PutDelta(byte* delta) => _pages[LeafLevel] = (nint)delta;
+
     /// <summary>The page at a level.</summary>
     public byte* PageAt(int level) => (byte*)_pages[level];
 

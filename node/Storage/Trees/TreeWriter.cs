@@ -55,6 +55,8 @@ internal sealed unsafe class TreeWriter
             PutOverflow(root, key, header, body);
             return;
         }
+        if (_tree >= 0 && _pages.MakesDeltas && TryPutInDelta(root, key, header, body))
+            return;
         var leaf = MakePlace(root, key, TreePage.LeafEntryBytes(key.Length, length, overflow: false), length, out var index, out var isSame);
         if (isSame)
         {
@@ -64,6 +66,26 @@ internal sealed unsafe class TreeWriter
         }
         Fill(TreePage.InsertInline(leaf, index, key, length), header, body);
         Count(root, leaf, index);
+    }
+
+    /// <summary>
+    /// Sets the value of a key whose leaf is a page of the file or a delta, without copying the whole leaf, which would be compared with its page at the end of
+    /// the batch. False if it has to be copied, or was. The branches of the path belong to the batch afterwards.
+    /// </summary>
+    private bool TryPutInDelta(TreeRoot* root, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    {
+        OwnBranchesOf(root, key);
+        var level = _path.LeafLevel;
+        // A leaf that is the root of its tree stays whole.
+        if (level == 0 || _path.OwnedLevels > level)
+            return false;
+        var length = header.Length + body.Length;
+        var place = _pages.TryPutInDelta(TreePage.Child(_path.PageAt(level - 1), _path.ChildAt(level - 1)), key, length, out var delta);
+        if (place == null)
+            return false;
+        _path.PutDelta(delta);
+        Fill(new Span<byte>(place, length), header, body);
+        return true;
     }
 
     /// <summary>Sets a key's value that goes to a run, as a whole or but for its beginning.</summary>
@@ -286,19 +308,35 @@ internal sealed unsafe class TreeWriter
     /// </summary>
     private byte* OwnLeafOf(TreeRoot* root, ReadOnlySpan<byte> key)
     {
-        if (_path.Covers(key))
-            return OwnLeaf(root);
-        Descents++;
+        OwnBranchesOf(root, key);
+        return OwnLeaf(root);
+    }
+
+    /// <summary>Makes the path lead to the leaf of a key, and copies all its branches that this batch does not own yet, or a leaf that is the root.</summary>
+    private void OwnBranchesOf(TreeRoot* root, ReadOnlySpan<byte> key)
+    {
         _pages.Tree = _tree;
+        if (_path.Covers(key))
+        {
+            OwnTo(root, _path.LeafLevel - 1);
+            return;
+        }
+        Descents++;
         var page = OwnRoot(root);
         _path.Begin(page);
-        for (_path.Own(page); Page.Type(page) == PageType.Branch; _path.Own(page))
+        _path.Own(page);
+        while (Page.Type(page) == PageType.Branch)
         {
             var index = TreePage.FindChild(page, key);
-            page = _pages.OwnChild(page, index);
+            var link = TreePage.Child(page, index);
+            page = _space.ResolveNode(link);
+            var isBranch = Page.Type(page) == PageType.Branch;
+            if (isBranch)
+                page = _pages.CopyOnWrite(link);
             _path.Descend(index, page);
+            if (isBranch)
+                _path.Own(page);
         }
-        return page;
     }
 
     private void OwnTo(TreeRoot* root, int levelLast)

@@ -60,16 +60,26 @@ public sealed unsafe class DeltaTests
         store.CheckEverywhere();
     }
 
-    /// <summary>A key that got its old value back meanwhile has another one in the page into which the checkpoint has folded the change.</summary>
-    [Fact]
-    public void Value_FoldedAndTakenBackMeanwhile_IsTheOldOne()
+    /// <summary>
+    /// A key that got its old value back meanwhile has another one in the page into which the checkpoint has folded the change. It does not matter whether the
+    /// younger delta is made of the older one or of the whole leaf, as here if another key comes with it.
+    /// </summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Value_FoldedAndTakenBackMeanwhile_IsTheOldOne(bool isOfWholeLeaf)
     {
         using var store = Checkpointed();
         var before = store.Published[TreeId.Kv][KeyOf(77)];
         store.Batch(batch => batch.Put(TreeId.Kv, KeyOf(77), [1, 2, 3]));
         store.Publish();
         Assert.True(store.BeginCheckpoint());
-        store.Batch(batch => batch.Put(TreeId.Kv, KeyOf(77), before));
+        store.Batch(batch =>
+        {
+            batch.Put(TreeId.Kv, KeyOf(77), before);
+            if (isOfWholeLeaf)
+                batch.Put(TreeId.Kv, [.. KeyOf(78), 1], [4]);
+        });
         store.Publish();
         store.WriteCheckpoint();
         store.FinishCheckpoint();
@@ -105,7 +115,8 @@ public sealed unsafe class DeltaTests
         });
         if (!isUnpublished)
             store.Publish();
-        store.Batch(batch => batch.Put(TreeId.Kv, KeyOf(78), [3]));
+        // With a new key the delta is made of the whole leaf.
+        store.Batch(batch => batch.Put(TreeId.Kv, [.. KeyOf(78), 1], [3]));
         if (isUnpublished)
             Assert.True(store.BeginCheckpoint());
         store.Publish();
@@ -113,6 +124,137 @@ public sealed unsafe class DeltaTests
         Assert.True(store.IsCheckpointing || store.BeginCheckpoint());
         store.EndCheckpoint();
         store.CheckPublished();
+        store.CheckEverywhere();
+    }
+
+    /// <summary>A value that takes the place of another one goes into the delta, whatever its length. No leaf is copied for it.</summary>
+    [Theory]
+    [InlineData(0)]
+    [InlineData(1)]
+    [InlineData(-1)]
+    public void Values_OfKeysThatLeavesHave_TakeNoCopiesOfLeaves(int growth)
+    {
+        using var store = Checkpointed();
+        for (var round = 0; round < 3; round++)
+        {
+            store.Batch(batch =>
+            {
+                var before = store.Store.ScratchBytes;
+                for (var key = 0; key < Keys; key += 200)
+                    batch.Put(TreeId.Kv, KeyOf(key), new byte[100 + (growth * round)]);
+                // The root, and a block for each leaf.
+                Assert.InRange(store.Store.ScratchBytes - before, Keys / 200 * 256, Page.Bytes + (Keys / 200 * 256));
+                // The batch reads what it has put, and may put it again.
+                for (var key = 0; key < Keys; key += 200)
+                    batch.Put(TreeId.Kv, KeyOf(key), [.. Enumerable.Repeat((byte)round, 100 + (growth * round))]);
+                Assert.InRange(store.Store.ScratchBytes - before, 0, Page.Bytes + (Keys / 200 * 256));
+            });
+            store.Publish();
+            Assert.All(DeltasOf(store), static delta => Assert.Equal(1, Page.Count((byte*)delta)));
+            store.CheckPublished();
+        }
+        Assert.Equal(Keys / 200, DeltasOf(store).Count);
+        store.CheckEverywhere();
+    }
+
+    /// <summary>The leaves are full, so after some values that are longer than those before them, they are split.</summary>
+    [Fact]
+    public void Values_ThatGrowInDeltas_FindRoom()
+    {
+        using var store = Checkpointed();
+        for (var round = 0; round < 40; round++)
+        {
+            // One for most leaves.
+            store.Batch(batch =>
+            {
+                for (var key = round; key < Keys; key += 80)
+                    batch.Put(TreeId.Kv, KeyOf(key), new byte[102]);
+            });
+            store.Publish();
+        }
+        store.CheckPublished();
+        store.CheckEverywhere();
+    }
+
+    /// <summary>A batch that puts much of a leaf copies it in the end, and what it has put before that is in the copy.</summary>
+    [Fact]
+    public void Values_OfAllKeysOfALeaf_AreInItsCopy()
+    {
+        using var store = Checkpointed();
+        for (var round = 0; round < 2; round++)
+        {
+            store.Batch(batch =>
+            {
+                for (var key = 1_000; key < 1_200; key++)
+                    batch.Put(TreeId.Kv, KeyOf(key), [.. Enumerable.Repeat((byte)round, 100)]);
+            });
+            store.Publish();
+            store.CheckPublished();
+        }
+        store.CheckEverywhere();
+    }
+
+    [Fact]
+    public void DeletedKey_InADeltaThatGetsValues_StaysDeleted()
+    {
+        using var store = Checkpointed();
+        store.Batch(batch => batch.Delete(TreeId.Kv, KeyOf(77)));
+        store.Publish();
+        store.Batch(batch =>
+        {
+            var before = store.Store.ScratchBytes;
+            batch.Put(TreeId.Kv, KeyOf(78), new byte[100]);
+            Assert.InRange(store.Store.ScratchBytes - before, 0, Page.Bytes + 512);
+        });
+        store.Publish();
+        Assert.Equal(2, Page.Count((byte*)Assert.Single(DeltasOf(store))));
+        store.CheckPublished();
+        store.CheckEverywhere();
+    }
+
+    /// <summary>
+    /// A batch puts values into a delta, and then deletes a key from it, for which it copies the whole leaf. The delta before all that, which a checkpoint
+    /// folds, has the key.
+    /// </summary>
+    [Fact]
+    public void Key_FoldedAndDeletedByABatchThatHasPutValuesBeside_StaysDeleted()
+    {
+        using var store = Checkpointed();
+        byte[] key = [.. KeyOf(77), 1];
+        store.Batch(batch => batch.Put(TreeId.Kv, key, [1, 2, 3]));
+        store.Publish();
+        Assert.True(store.BeginCheckpoint());
+        store.Batch(batch =>
+        {
+            batch.Put(TreeId.Kv, KeyOf(78), new byte[100]);
+            batch.Put(TreeId.Kv, KeyOf(79), new byte[100]);
+            batch.Delete(TreeId.Kv, key);
+        });
+        store.WriteCheckpoint();
+        store.FinishCheckpoint();
+        store.Publish();
+        store.CheckPublished();
+        store.CheckEverywhere();
+    }
+
+    /// <summary>The base of a delta that a batch makes and drops is retired, whether or not an older state has a delta on it.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Delta_MadeAndDroppedByOneBatch_RetiresItsBase(bool hasOlder)
+    {
+        using var store = Checkpointed();
+        if (hasOlder)
+            Put(store, step: 50);
+        Assert.Equal(hasOlder, store.BeginCheckpoint());
+        store.Batch(batch =>
+        {
+            for (var key = 0; key < Keys; key += 60)
+                batch.Put(TreeId.Kv, KeyOf(key), new byte[100]);
+            batch.DeleteRange(TreeId.Kv, KeyOf(500), KeyOf(3_000));
+        });
+        store.Publish();
+        store.EndCheckpoint();
         store.CheckEverywhere();
     }
 
@@ -144,6 +286,59 @@ public sealed unsafe class DeltaTests
             }
         }
         store.CheckEverywhere();
+    }
+
+    /// <summary>The keys of the base have its prefix before them, also after a key of the delta that does not begin with that.</summary>
+    [Fact]
+    public void Cursor_AtKeysWithAndWithoutThePrefixOfTheBase_HasThemWhole()
+    {
+        using var store = new ModelStore(_options);
+        store.Batch(batch =>
+        {
+            for (byte number = 0; number < 100; number++)
+                batch.Put(TreeId.Kv, [.. Enumerable.Repeat((byte)'k', 20), number], new byte[100]);
+        });
+        store.Publish();
+        store.Checkpoint();
+        store.Batch(batch => batch.Put(TreeId.Kv, "kkkkkz"u8.ToArray(), [1]));
+        store.Publish();
+        var whole = store.Store.Space.ResolveBase((byte*)Assert.Single(DeltasOf(store)));
+        Assert.True(Page.PrefixLength(whole) > "kkkkk".Length);
+        using (var snapshot = store.Store.Roots.OpenSnapshot())
+        using (var cursor = snapshot.Cursor(TreeId.Kv))
+        {
+            foreach (var (key, value) in store.Published[TreeId.Kv].Reverse())
+            {
+                Assert.True(cursor.MovePrevious());
+                Assert.Equal(key, cursor.Key.ToArray());
+                Assert.Equal(value, cursor.Value.ToArray());
+            }
+            Assert.False(cursor.MovePrevious());
+        }
+        store.CheckEverywhere();
+    }
+
+    /// <summary>What a cursor needs to merge a delta with its base is pooled.</summary>
+    [Fact]
+    public void Cursors_OverDeltas_AllocateWhatThoseOverWholeLeavesDo()
+    {
+        using var store = Checkpointed();
+        Open(store);
+        var ofLeaves = Allocations.Of(() => Open(store));
+        Put(store, step: 50);
+        Open(store);
+        Assert.InRange(Allocations.Of(() => Open(store)), 0, ofLeaves + (2 * Allocations.Context));
+
+        static void Open(ModelStore store)
+        {
+            for (var turn = 0; turn < 1_000; turn++)
+            {
+                using var snapshot = store.Store.Roots.OpenSnapshot();
+                using var cursor = snapshot.Cursor(TreeId.Kv);
+                Assert.True(cursor.MoveNext());
+                Assert.True(cursor.Key.Length > 0);
+            }
+        }
     }
 
     /// <summary>Dropped while a checkpoint folds an older delta of it, or folds nothing of it, or is given up: each base is retired once.</summary>
