@@ -1,6 +1,6 @@
 // The failures of calls over gRPC's client package, by the tables of gRPC's HTTP/2 description. The package reports a connection that does not answer its
-// pings as INTERNAL, an answer that is not gRPC as CANCELLED and one that cannot be parsed as UNAVAILABLE, and lets exceptions of HttpClient and of disposed
-// objects through to those that write.
+// pings as INTERNAL, an answer that is not gRPC as CANCELLED and one that cannot be parsed as UNAVAILABLE, says nothing beside DEADLINE_EXCEEDED, and lets
+// exceptions of HttpClient and of disposed objects through to those that write.
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Core.Interceptors;
@@ -30,6 +30,9 @@ internal sealed class MappedFailures : Interceptor
             new Status(StatusCode.Unknown, $"The server's answer is not gRPC: {text}", status.DebugException),
         // A connection was not established in time. Nobody has cancelled the call.
         { DebugException: OperationCanceledException late } when IsLate(late) => TransportStatus.FromException(late),
+        // The package says no more than that. Whoever lists which node did not answer needs a reason.
+        { StatusCode: StatusCode.DeadlineExceeded, Detail.Length: 0 } =>
+            new Status(StatusCode.DeadlineExceeded, "No answer came before the deadline.", status.DebugException),
         { StatusCode: StatusCode.Cancelled or StatusCode.DeadlineExceeded } => status,
         // It is an IOException, so for the package the connection is lost.
         { DebugException: InvalidProtocolBufferException malformed } => new Status(StatusCode.Internal, "Failed to deserialize the message.", malformed),
@@ -154,7 +157,8 @@ internal sealed class MappedFailures : Interceptor
     private static RpcException? Mapped(RpcException failure)
     {
         var status = Map(failure.Status);
-        return status.StatusCode == failure.StatusCode ? null : new RpcException(status, failure.Trailers);
+        var isSame = status.StatusCode == failure.StatusCode && (failure.Status.Detail.Length > 0 || status.Detail.Length == 0);
+        return isSame ? null : new RpcException(status, failure.Trailers);
     }
 
     private sealed class Responses<T>(IAsyncStreamReader<T> inner) : IAsyncStreamReader<T>

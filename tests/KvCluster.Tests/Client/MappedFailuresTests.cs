@@ -42,6 +42,14 @@ public sealed class MappedFailuresTests
         Assert.Equal(StatusCode.Cancelled, MappedFailures.Map(new Status(StatusCode.Cancelled, "", new OperationCanceledException())).StatusCode);
     }
 
+    /// <summary>A silent node was listed with an empty error, and so as one that had answered.</summary>
+    [Fact]
+    public void DeadlineThatPassed_HasAText()
+    {
+        Assert.NotEmpty(MappedFailures.Map(new Status(StatusCode.DeadlineExceeded, "")).Detail);
+        Assert.Equal("late", MappedFailures.Map(new Status(StatusCode.DeadlineExceeded, "late")).Detail);
+    }
+
     /// <summary>
     /// A connection was lost after the response had begun and before the package had the stream to write to. The first write never ended, because nothing was
     /// read before it.
