@@ -104,7 +104,7 @@ internal sealed class StoreMemory : IDisposable
         _pages.BoundHeldScratch(_share.ReaderBytesMax, _share.DigestBytesMax);
         var (held, forDigests) = (_pages.HeldScratchBytes, _pages.DigestScratchBytes);
         // Pages that a checkpoint has placed count as in use until their memory is returned. Otherwise other stores would take that memory before. So do the
-        // holes between deltas, which nothing returns but the checkpoint that folds these.
+        // holes between deltas and behind runs, which go with these and not before.
         var used = _pages.ScratchBytes + _pages.PlacedBytes + _pages.ScratchHoleBytes;
         _share.Set(MemoryUse.ChangedPages, Math.Max(0, used - held) + _pages.CheckpointListBytes);
         _share.SetFolds(_pages.ChangedFileBytes - _pages.ChangedBytes - _pages.ScratchHoleBytes);
@@ -126,7 +126,7 @@ internal sealed class StoreMemory : IDisposable
 
     private long GainOfCheckpoint() => _pages.ChangedBytes + IndexBeyondNeed() + HolesForCheckpoint();
 
-    // Holes beside deltas that readers hold would be there after each checkpoint, and those beside deltas that are placed go without another one.
+    // Holes beside what readers hold would be there after each checkpoint, and those beside what is placed go without another one.
     private long HolesForCheckpoint() => _pages.HeldScratchBytes == 0 && _pages.PlacedBytes == 0 ? _pages.ScratchHoleBytes : 0;
 
     // The first records that no checkpoint needs any more, beyond those that may be kept for followers.
