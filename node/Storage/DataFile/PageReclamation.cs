@@ -50,7 +50,10 @@ internal sealed unsafe class PageReclamation
     /// <summary>Bytes of scratch memory that only readers still need. Any thread; may be out of date.</summary>
     public long HeldScratchBytes => _scratch.HeldBytes;
 
-    /// <summary>The part of them that digests hold and no caller's reader. Any thread; may be out of date.</summary>
+    /// <summary>By how many bytes their pages in the file would be more if they came there, which they do not. Any thread; may be out of date.</summary>
+    public long HeldFolds => _scratch.HeldFolds;
+
+    /// <summary>The part of <see cref="HeldScratchBytes"/> that digests hold and no caller's reader. Any thread; may be out of date.</summary>
     public long DigestScratchBytes => _scratch.DigestBytes;
 
     /// <summary>
@@ -159,7 +162,7 @@ internal sealed unsafe class PageReclamation
             _scratch.Add(retired);
             pages += retired.Work;
             Volatile.Write(ref _placedBytes, _placedBytes - retired.Bytes);
-            Volatile.Write(ref _placedFolds, _placedFolds - ((long)retired.Work * Page.Bytes) + retired.Bytes);
+            Volatile.Write(ref _placedFolds, _placedFolds - retired.Folds);
         }
     }
 

@@ -72,7 +72,7 @@ internal sealed class PageStore : IDisposable
     public long ChangedBytes => ScratchBytes - HeldScratchBytes;
 
     /// <summary>Bytes that the next checkpoint writes to the file at most: of a delta a page. Any thread; may be out of date.</summary>
-    public long ChangedFileBytes => ChangedBytes + _pool.BytesOfFolds - _reclamation.PlacedFolds;
+    public long ChangedFileBytes => ChangedBytes + _pool.BytesOfFolds - _reclamation.PlacedFolds - _reclamation.HeldFolds;
 
     /// <summary>
     /// The part of <see cref="ChangedBytes"/> that is in runs, which are large values. Less while other pages are held by readers, or wait to be returned. Any

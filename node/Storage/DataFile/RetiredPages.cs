@@ -8,6 +8,9 @@ internal interface IRetiredPages
     /// <summary>Their size in bytes.</summary>
     long Bytes { get; }
 
+    /// <summary>By how many bytes they would be more in the file, because deltas are folded into pages there.</summary>
+    long Folds { get; }
+
     /// <summary>How much work it is to free them, in scratch pages.</summary>
     int Work { get; }
 
@@ -36,6 +39,7 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
     /// <summary>What readers held that are gone, to be checked again.</summary>
     private readonly Stack<List<T>> _returned = new();
     private long _heldBytes;
+    private long _heldFolds;
 
     /// <summary>The work of what was added since the last release.</summary>
     private int _workAdded;
@@ -43,7 +47,10 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
     /// <summary>Bytes that readers hold, as of the last <see cref="Release"/>. Any thread.</summary>
     public long HeldBytes => Volatile.Read(ref _heldBytes);
 
-    /// <summary>The part of them that digests hold and no other reader. Any thread.</summary>
+    /// <summary>The sum of <see cref="IRetiredPages.Folds"/> of what readers hold. Any thread.</summary>
+    public long HeldFolds => Volatile.Read(ref _heldFolds);
+
+    /// <summary>The part of <see cref="HeldBytes"/> that digests hold and no other reader. Any thread.</summary>
     public long DigestBytes => Volatile.Read(ref _digestBytes);
 
     /// <summary>Whether there are no retired pages.</summary>
@@ -78,7 +85,7 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
         foreach (var reader in _gone)
         {
             _held.Remove(reader, out var held);
-            Count(held!, -held!.Bytes);
+            Count(held!, -held!.Bytes, -held.Folds);
             _returned.Push(held.Pages);
         }
         _gone.Clear();
@@ -123,12 +130,14 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
             _held[(reader.Slot, reader.Ticket)] = held = new Held(reader.IsDigest);
         held.Pages.Add(retired);
         held.Bytes += retired.Bytes;
-        Count(held, retired.Bytes);
+        held.Folds += retired.Folds;
+        Count(held, retired.Bytes, retired.Folds);
     }
 
-    private void Count(Held held, long bytes)
+    private void Count(Held held, long bytes, long folds)
     {
         Volatile.Write(ref _heldBytes, _heldBytes + bytes);
+        Volatile.Write(ref _heldFolds, _heldFolds + folds);
         if (held.IsDigest)
             Volatile.Write(ref _digestBytes, _digestBytes + bytes);
     }
@@ -141,6 +150,8 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
         public List<T> Pages { get; } = [];
 
         public long Bytes { get; set; }
+
+        public long Folds { get; set; }
     }
 }
 
@@ -154,6 +165,9 @@ internal readonly record struct RetiredScratch(ulong Epoch, nint Page, ulong Lef
 
     /// <inheritdoc/>
     public unsafe long Bytes => ScratchPool.BytesOf((byte*)Page);
+
+    /// <inheritdoc/>
+    public long Folds => ((long)Work * Pages.Page.Bytes) - Bytes;
 
     /// <inheritdoc/>
     public unsafe int Work => ScratchPool.PagesOf((byte*)Page);
@@ -174,6 +188,9 @@ internal readonly record struct RetiredRun(ulong Epoch, PageBirth Born, ulong Le
 {
     /// <inheritdoc/>
     public long Bytes => Run.Count * Page.Bytes;
+
+    /// <inheritdoc/>
+    public long Folds => 0;
 
     /// <inheritdoc/>
     public int Work => 1;
