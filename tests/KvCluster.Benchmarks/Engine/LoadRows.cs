@@ -14,8 +14,8 @@ internal static class LoadRows
     public const string RandomPuts = "1,100-byte values put in random order";
     public const string Files = PackageFiles.Name;
     public const string FilesToRaw = "files / raw";
-    // An engine that looks every five seconds may take ten to find that nothing has changed for five.
-    private static readonly TimeSpan UnchangedForRest = TimeSpan.FromSeconds(12);
+    // An engine that looks every five seconds may take ten to find that nothing has changed for five, twice, before it gives anything back.
+    private static readonly TimeSpan UnchangedForRest = TimeSpan.FromSeconds(31);
     private static readonly TimeSpan RestMax = TimeSpan.FromMinutes(2);
     private const int LargeValueBytes = 1_100;
     private const int LargeValueScale = 10;
