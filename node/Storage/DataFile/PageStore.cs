@@ -18,6 +18,7 @@ internal sealed class PageStore : IDisposable
 {
     /// <summary>Spare pages that are not worth giving back.</summary>
     private const long SparePagesMin = (4 << 20) / Page.Bytes;
+    private const int SparePart = 10;
 
     private readonly ScratchPool _pool;
     private readonly LeafDeltas _deltas;
@@ -135,7 +136,7 @@ internal sealed class PageStore : IDisposable
     public long ReusableBytes => FileBytes - ((Free.FilePages - Free.ReusablePages) * Page.Bytes);
 
     /// <summary>
-    /// Whether so much of the file's space is not in use that a quiescent store should give it back: a fifth of what is in use, and at least 4 MiB, since some
+    /// Whether so much of the file's space is not in use that a quiescent store should give it back: a tenth of what is in use, and at least 4 MiB, since some
     /// stays reusable anyway. Writer, while no checkpoint is in progress.
     /// </summary>
     public bool HasMuchSpare => Free.SparePages > SparePagesMax;
@@ -143,7 +144,7 @@ internal sealed class PageStore : IDisposable
     /// <summary>Whether as much of it cannot be given back yet, because readers or pins may reach it. As for <see cref="HasMuchSpare"/>.</summary>
     public bool IsMuchSpareHeld => Free.SparePages - Free.ReusablePages > SparePagesMax;
 
-    private long SparePagesMax => Math.Max(SparePagesMin, Free.UsedPages / 5);
+    private long SparePagesMax => Math.Max(SparePagesMin, Free.UsedPages / SparePart);
 
     internal IStorageFile File { get; }
 

@@ -268,12 +268,13 @@ internal sealed class FreeMap
     public void Keep() => (_savedPages, _searchEnd) = (0, FilePages);
 
     /// <summary>
-    /// Lets the search for holes begin again. Called when shorter ones are looked for than before. Writer, while no checkpoint is in progress.
+    /// Lets the search for holes begin again. Called when the store is quiescent: shorter ones are looked for than before, and the next checkpoint is not
+    /// expected to be like the last one. Writer, while no checkpoint is in progress.
     /// </summary>
     public void SearchAgain()
     {
         _longRuns.Clear();
-        _searchEnd = FilePages;
+        (_searchEnd, _taken) = (FilePages, 0);
     }
 
     /// <summary>Restores the previous map after the checkpoint failed before its meta page. The file may stay longer.</summary>

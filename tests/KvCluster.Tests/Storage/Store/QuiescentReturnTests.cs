@@ -62,6 +62,37 @@ public sealed class QuiescentReturnTests
         }
     }
 
+    /// <summary>
+    /// The last checkpoint had placed each leaf anew, and both meta pages had it, so that no other one followed. What it took was kept for a next one like it,
+    /// and a store whose keys were overwritten at random kept its size for good.
+    /// </summary>
+    [Fact]
+    public void QuiescentStore_WhoseLastCheckpointPlacedEachLeaf_KeepsFewFreePages()
+    {
+        var options = Options with { Pages = Options.Pages with { OlderBytesMax = 0, DeltaBytesMax = ScratchPool.BlockBytesMax, StaysWhole = null } };
+        using var bench = new StoreBench(options: options);
+        bench.Open();
+        for (var round = 0; round < 3; round++)
+        {
+            // A value of each leaf.
+            for (var index = 0; index < 10 * Keys; index += 100)
+            {
+                var first = index;
+                bench.Write(request =>
+                {
+                    for (var key = first; key < first + 100; key += round == 0 ? 1 : 5)
+                        request.Put(StoreBench.Text($"key-{key:00000}"), new byte[1_000]);
+                });
+            }
+            bench.Checkpoint();
+        }
+        Assert.Equal(bench.Store.Pages.Covered.Etag, bench.Store.Pages.CoveredByOlderMeta.Etag);
+        Assert.True(bench.Store.Statistics.DataAllocatedBytes > (bench.Store.Pages.Free.UsedPages * Page.Bytes) + (6 << 20));
+        Pass(bench, 10);
+        Assert.InRange(bench.Store.Statistics.DataAllocatedBytes - (bench.Store.Pages.Free.UsedPages * Page.Bytes), 0, 3 << 20);
+        bench.Store.Pages.Verify();
+    }
+
     /// <summary>A reader keeps its pages while the pages around them are given back.</summary>
     [Fact]
     public void QuiescentStore_WithALongReader_LeavesWhatItReaches()
