@@ -183,7 +183,10 @@ internal sealed class StoreMemory : IDisposable
         _pages.ReturnFreePages();
         _checkpoints.BeginRelease();
         Observe();
-        if (GainOfCheckpoint() >= MemoryAccount.GainBytesMin)
+        // What was free may have been enough. A checkpoint begun early writes the same leaves for fewer changes.
+        if (!_context.Memory.IsShort)
+            _share.Relieved();
+        else if (GainOfCheckpoint() >= MemoryAccount.GainBytesMin)
             _checkpoints.StartForMemory();
         else if (_share.Gain < MemoryAccount.GainBytesMin)
             _share.Relieved();

@@ -18,7 +18,8 @@ internal static class BudgetRows
     private const int CachePart = 2;
     private const int TimesMin = 4;
     private const int StepsMax = 4;
-    private const ulong CheckpointsMin = 3;
+    // A checkpoint of many leaves takes both meta pages.
+    private const ulong MetaPagesMin = 6;
     private static readonly (int Callers, int TransactionKeys)[] Writers = [(WriteRows.ManyCallers, 1), (1, 100), (16, 100)];
 
     /// <summary>The name of a row.</summary>
@@ -59,10 +60,10 @@ internal static class BudgetRows
     {
         DeviceCounters.SyncAll();
         var before = DeviceCounters.BytesMoved(store.Directory);
-        var checkpoints = CheckpointsOf(store);
+        var metaPages = MetaPagesOf(store);
         var started = Stopwatch.GetTimestamp();
         var puts = 0L;
-        for (var step = 0; step == 0 || (step < StepsMax && WantsMore(store, checkpoints)); step++)
+        for (var step = 0; step == 0 || (step < StepsMax && WantsMore(store, metaPages)); step++)
         {
             puts += (await WriteRows.CallAsync(
                 store.Engine, callers, transactionKeys, run.Plan.Keys, long.MaxValue, TimesMin * run.Plan.Time, _ => new EngineData(run.NextSeed()))).Puts;
@@ -71,16 +72,16 @@ internal static class BudgetRows
         await store.Engine.SettleAsync();
         var settled = puts / Stopwatch.GetElapsedTime(started).TotalSeconds;
         if (store.Engine is KvClusterEngine)
-            run.Progress($"  {puts} puts, {CheckpointsOf(store) - checkpoints} checkpoints with the last one");
+            run.Progress($"  {puts} puts, {MetaPagesOf(store) - metaPages} meta pages of checkpoints");
         DeviceCounters.SyncAll();
         if (before is not { } moved || DeviceCounters.BytesMoved(store.Directory) is not { } after)
             return [rate, settled];
         return [rate, settled, (after.Written - moved.Written) / (double)puts, (after.Read - moved.Read) / (double)puts];
     }
 
-    private static bool WantsMore(EngineStore store, ulong checkpoints) =>
-        store.Engine is KvClusterEngine && CheckpointsOf(store) - checkpoints < CheckpointsMin;
+    private static bool WantsMore(EngineStore store, ulong before) =>
+        store.Engine is KvClusterEngine && MetaPagesOf(store) - before < MetaPagesMin;
 
-    private static ulong CheckpointsOf(EngineStore store) =>
+    private static ulong MetaPagesOf(EngineStore store) =>
         store.Engine is KvClusterEngine ours ? ours.Store.Store.Pages.Meta.Newest.Revision : 0;
 }
