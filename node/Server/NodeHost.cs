@@ -371,7 +371,11 @@ internal sealed class NodeHost : IAsyncDisposable
         CompressRecords = pays.Compression,
         JournalWrites = pays.JournalWrites,
         HasShardTimes = cluster.FormatLevel >= ProgramLevels.FormatOfShardTimes,
-        Pages = _options.Storage.Pages with { DividesValues = cluster.FormatLevel >= ProgramLevels.FormatOfDividedValues },
+        Pages = _options.Storage.Pages with
+        {
+            DividesValues = cluster.FormatLevel >= ProgramLevels.FormatOfDividedValues,
+            CompressesValues = _options.Storage.Pages.CompressesValues && cluster.FormatLevel >= ProgramLevels.FormatOfCompressedValues,
+        },
     };
 
     private static string PeerAddressOf(string? advertise, Uri listenPeers) =>

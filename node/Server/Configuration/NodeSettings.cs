@@ -7,6 +7,7 @@ using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.ServiceDefaults.Hosting;
 using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
 using KvCluster.Tls;
 
 namespace KvCluster.Node.Configuration;
@@ -14,6 +15,8 @@ namespace KvCluster.Node.Configuration;
 /// <summary>The settings of kv-node's commands, the checks of their combinations, and the options derived from them.</summary>
 internal static class NodeSettings
 {
+
+    private const string CompressedValues = "values";
 
     /// <summary>The part of a stop's time that a node's parts need to stop.</summary>
     private static readonly TimeSpan PartsStopTime = TimeSpan.FromSeconds(2.5);
@@ -67,6 +70,11 @@ internal static class NodeSettings
         "Journal that each shard keeps although a checkpoint covers it, so that a follower that was away needs no snapshot.",
         SettingForms.Number(0, 1 << 20)) { Default = "256" };
 
+    public static readonly Setting<string> Compress = new("compress", "WHAT",
+        "What the replicas of this node compress in their data files: nothing, or values from 256 bytes on where LZ4 saves a quarter of them, which suits "
+        + "text. It takes effect on values that are put from then on, once the format level is 5. Nodes may differ in it.",
+        SettingForms.Choice("nothing", CompressedValues)) { Default = "nothing" };
+
     public static readonly Setting<int?> MemoryBudget = new("memory-budget-mib", "MIB",
         "Memory that the stores of all replicas of the node may use together: changed, held and free pages, the journal's newest records and index, waiting "
         + "requests; by default a quarter of the machine's memory, or 3/16 of the container's limit, of which .NET's heap has at most three quarters, "
@@ -103,7 +111,8 @@ internal static class NodeSettings
     public static readonly IReadOnlyList<Setting> RunTable =
     [
         CommonSettings.Config, Node, PodName, Data, Listen, Advertise, ListenPeers, AdvertisePeers,
-        CommonSettings.ServeAdmin, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, MemoryBudget, DigestInterval, TelemetryShards,
+        CommonSettings.ServeAdmin, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, Compress, MemoryBudget, DigestInterval,
+        TelemetryShards,
         CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts,
         .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
@@ -214,7 +223,11 @@ internal static class NodeSettings
         Tls = CommonSettings.TlsOf(settings),
         Bootstrap = settings.IsGiven(BootstrapNodes) ? NewClusterOf(settings, BootstrapNodes) : null,
         Replication = new ReplicationOptions { DigestIntervalUs = settings.Get(DigestInterval) * 60_000_000L },
-        Storage = new StoreOptions { RetainedJournalBytes = (long)settings.Get(JournalRetention) << 20 },
+        Storage = new StoreOptions
+        {
+            RetainedJournalBytes = (long)settings.Get(JournalRetention) << 20,
+            Pages = new PageStoreOptions { CompressesValues = settings.Get(Compress) == CompressedValues },
+        },
         ShardSeriesMax = settings.Get(TelemetryShards),
         StopTimeMax = ProgramCommands.StopTimeOf(settings),
         DrainTimeMax = TimeSpan.FromSeconds(Math.Max(0.3, (ProgramCommands.StopTimeOf(settings) - PartsStopTime).TotalSeconds)),

@@ -194,7 +194,7 @@ internal sealed unsafe class Checkpoint
         _store.File.Sync();
         var meta = new MetaPage
         {
-            Version = _store.Options.DividesValues ? MetaPage.FormatVersion : _store.Meta.Newest.Version,
+            Version = Math.Max(_store.Options.FileVersionMin, _store.Meta.Newest.Version),
             Revision = _store.Meta.Newest.Revision + 1,
             Identity = _store.Meta.Newest.Identity,
             FilePages = map.FilePages,

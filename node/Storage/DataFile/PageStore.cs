@@ -39,7 +39,7 @@ internal sealed class PageStore : IDisposable
         _reclamation = new PageReclamation(readers, _pins, _pool, Free, options);
         _leaving = new LeavingPages(_reclamation, Free.PendingRuns());
         _deltas = new LeafDeltas(Space, _pool, options.DeltaBytesMax, options.StaysWhole);
-        _batch = new WriteBatch(Space, _pool, _deltas, options.DividesValues);
+        _batch = new WriteBatch(Space, _pool, _deltas, options.DividesValues, options.CompressesValues ? new ValueCompression() : null);
         var opened = new StoreRoot(meta.Newest.CheckpointPosition.Etag, meta.Newest.ShardTime, meta.Newest.WallTime, 0, meta.Newest.Trees);
         Roots = new PublishedRoots(Space, readers, _pool, _batch, _leaving, opened);
         FileSpace = new FileSpace(file, Space);

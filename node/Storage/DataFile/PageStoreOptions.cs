@@ -51,6 +51,17 @@ internal sealed record PageStoreOptions
     public bool DividesValues { get; init; } = true;
 
     /// <summary>
+    /// Whether values are compressed with LZ4 where that saves a quarter of them. Off by default: it takes time for each put and read, and pays where values
+    /// are text and space or the page cache is short. Only where values are divided, and not as long as programs that cannot read such a file may have to
+    /// (format levels below 5). A file that has it keeps what was written, and is read whatever this says.
+    /// </summary>
+    public bool CompressesValues { get => field && DividesValues; init; } = CompressesValuesDefault;
+
+    /// <summary>The least version that a file with these options has.</summary>
+    public uint FileVersionMin =>
+        CompressesValues ? Pages.MetaPage.FormatVersion : DividesValues ? Pages.MetaPage.FormatVersionOfDividedValues : Pages.MetaPage.FormatVersionMin;
+
+    /// <summary>
     /// Bytes of the file that only the checkpoint before the newest may have if the newest has folded deltas, unless they are a small part of it. With more the
     /// newest takes both meta pages, so that its successor finds them free and the file has two states of the data and not three. That costs a synced write.
     /// </summary>
@@ -58,6 +69,9 @@ internal sealed record PageStoreOptions
 
     /// <summary>What stores have that say nothing else. Tests set it, to run over trees with smaller deltas or with whole leaves.</summary>
     internal static int DeltaBytesMaxDefault { get; set; } = Pages.ScratchPool.BlockBytesMax;
+
+    /// <summary>Likewise whether values are compressed.</summary>
+    internal static bool CompressesValuesDefault { get; set; }
 
     /// <summary>Tests: whether a leaf stays whole at the end of a batch although its delta would be small. Null: no leaf does.</summary>
     internal Func<bool>? StaysWhole { get; init; } = StaysWholeDefault;

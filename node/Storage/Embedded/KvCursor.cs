@@ -32,7 +32,7 @@ public sealed class KvCursor : IDisposable
         }
     }
 
-    /// <summary>The value: in place, or a copy of one that is stored in two parts.</summary>
+    /// <summary>The value: in place, or a copy of one that is stored in two parts or compressed.</summary>
     /// <exception cref="InvalidOperationException">The cursor is not at an entry.</exception>
     public ReadOnlySpan<byte> Value => Current.Value;
 
@@ -166,7 +166,7 @@ public readonly ref struct KvEntry
     /// <summary>The key.</summary>
     public ReadOnlySpan<byte> Key { get; }
 
-    /// <summary>The value: in place, or a copy of one that is stored in two parts.</summary>
+    /// <summary>The value: in place, or a copy of one that is stored in two parts or compressed.</summary>
     public ReadOnlySpan<byte> Value { get; }
 
     /// <summary>The etag of the change that set the value.</summary>

@@ -46,7 +46,7 @@ public sealed class KvSnapshot : IDisposable
         }
     }
 
-    /// <summary>Finds the value of a key: in place, or a copy of a value that is stored in two parts, as many of some kilobytes are.</summary>
+    /// <summary>Finds the value of a key: in place, or a copy of a value that is compressed, or stored in two parts, as many of some KB are.</summary>
     /// <returns>Whether the key exists.</returns>
     /// <exception cref="ArgumentOutOfRangeException">The key is empty or too long.</exception>
     /// <exception cref="KvStoreDamagedException">What is on the disk is not what was written.</exception>

@@ -50,6 +50,13 @@ public sealed record KvStoreOptions
     public bool? CompressJournal { get; init; } = false;
 
     /// <summary>
+    /// Whether values are compressed with LZ4 in the data file where that saves a quarter of them, from 256 bytes on. It suits text, such as JSON, and stores
+    /// that are larger than the memory; a put and a read of such a value take longer. Whatever is chosen, every open reads both, and values change their form
+    /// when they are put again. A store that was ever opened with it has version 7 of the data file, which earlier versions of this library refuse.
+    /// </summary>
+    public bool CompressValues { get; init; }
+
+    /// <summary>
     /// Writes of the journal that may be in flight, each of which has a thread: 1 to <see cref="JournalWritesMax"/>. Two suit most disks. Four serve hundreds
     /// of callers up to a third better where a durable write takes some milliseconds, as on a disk that is reached over a network. Null: measured at each open,
     /// with the same writes as <see cref="FillJournal"/>.
@@ -78,7 +85,7 @@ public sealed record KvStoreOptions
         FillSegments = FillJournal ?? true,
         CompressRecords = CompressJournal ?? false,
         JournalWrites = JournalWrites ?? 2,
-        Pages = new PageStoreOptions { SnapshotsMax = SnapshotsMax },
+        Pages = new PageStoreOptions { SnapshotsMax = SnapshotsMax, CompressesValues = CompressValues },
     };
 
     /// <exception cref="ArgumentOutOfRangeException">A value is out of range.</exception>

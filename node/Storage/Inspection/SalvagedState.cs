@@ -82,7 +82,9 @@ internal sealed class SalvagedState(PageStore pages, long shardTime, bool findsL
                 Member(key, set[index]);
             return true;
         }
-        Batch().Put(_tree, key, value);
+        // What may be compressed is behind the header.
+        var header = _tree == TreeId.Kv ? value.Length - KvValue.Read(value, out _).Length : value.Length;
+        Batch().Put(_tree, key, value[..header], value[header..]);
         if (findsLives && _tree == TreeId.Kv)
             KeyLives.Find(Batch(), key, value);
         Count(key.Length + value.Length);

@@ -109,7 +109,13 @@ internal sealed class StoreRecovery : IDisposable
         var (old, made) = (_replica.Layout.Directory, _replica.Layout.Directory + NewSuffix);
         CheckRoom();
         // A program that could open the old file can open the new one.
-        var options = new StoreOptions { Pages = new PageStoreOptions { DividesValues = source.Meta?.Version == MetaPage.FormatVersion } };
+        var version = source.Meta?.Version ?? MetaPage.FormatVersionMin;
+        var pages = new PageStoreOptions
+        {
+            DividesValues = version >= MetaPage.FormatVersionOfDividedValues,
+            CompressesValues = version >= MetaPage.FormatVersion,
+        };
+        var options = new StoreOptions { Pages = pages };
         StoreDirectory.Make(_disk, made, options, NewControl(source.Last.Etag), source.Last, pages => Fill(pages, source));
         if (StoreCheck.Run(_disk, made).Findings.FirstOrDefault(static finding => finding.IsDamage) is { } wrong)
             throw new CorruptStoreException($"The recovered copy in '{made}' is not intact, and was not put in place: {wrong.File}: {wrong.What}.");

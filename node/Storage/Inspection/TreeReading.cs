@@ -60,7 +60,7 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
         if (_set is not null)
             ReadMembers(page, link.Reference);
         else
-            ReadEntries(page);
+            ReadEntries(page, link.Reference);
         return summary;
     }
 
@@ -125,27 +125,25 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
         }
     }
 
-    private void ReadEntries(byte* page)
+    private void ReadEntries(byte* page, PageRef place)
     {
         for (var index = 0; index < Page.Count(page); index++)
         {
             var key = KeyAt(page, index);
             var link = TreePage.Reference(page, index);
             var hasTree = TreePage.HasTree(page, index);
-            if (link != null && !hasTree)
+            ReadOnlySpan<byte> value;
+            try
             {
-                try
-                {
+                if (link != null && !hasTree)
                     visitor.Reached(new PageRun(link->Reference.Number, space.CheckPage(link->Reference, link->Checksum)));
-                    _ = space.ResolveRun(link, TreePage.OverflowLength(link));
-                }
-                catch (CorruptStoreException fault)
-                {
-                    Damaged(fault, link->Reference, new KeyRange(key.ToArray(), [.. key, 0]));
-                    continue;
-                }
+                value = TreePage.Value(space, page, index);
             }
-            var value = TreePage.Value(space, page, index);
+            catch (CorruptStoreException fault)
+            {
+                Damaged(fault, link != null ? link->Reference : place, new KeyRange(key.ToArray(), [.. key, 0]));
+                continue;
+            }
             if (visitor.Entry(key, value, hasTree) && hasTree)
                 ReadSet(key.ToArray(), *link, value);
         }

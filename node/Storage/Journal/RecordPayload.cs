@@ -13,10 +13,8 @@ internal ref struct RecordPayload
     /// <summary>A record takes whole blocks of the journal, so compression pays if it saves at least one of them.</summary>
     private const int BytesSavedMin = RecordEnvelope.BlockBytes;
 
-    /// <summary>Operations of this length are looked at in samples first, because large values are often compressed already.</summary>
-    private const int SampledBytesMin = 256 << 10;
-    private const int SampleBytes = 16 << 10;
-    private const int Samples = 4;
+    /// <summary>Of many operations one of some samples has to become shorter by this part.</summary>
+    private const int SavedPart = 16;
 
     private byte[]? _rented;
 
@@ -52,22 +50,11 @@ internal ref struct RecordPayload
     /// <returns>Length of the stored payload; 0 if it does not pay.</returns>
     public static int Compress(ReadOnlySpan<byte> operations, Span<byte> stored)
     {
-        if (!MayPay(operations) || (operations.Length >= SampledBytesMin && !HasSampleThatPays(operations, stored)))
+        if (!MayPay(operations) || !Lz4.MaySave(operations, SavedPart, stored))
             return 0;
         var block = Lz4.Compress(operations, stored.Slice(LengthBytes, operations.Length - LengthBytes - BytesSavedMin));
         BinaryPrimitives.WriteInt32LittleEndian(stored, operations.Length);
         return block == 0 ? 0 : LengthBytes + block;
-    }
-
-    private static bool HasSampleThatPays(ReadOnlySpan<byte> operations, Span<byte> block)
-    {
-        for (var sample = 0; sample < Samples; sample++)
-        {
-            var begin = (int)((long)(operations.Length - SampleBytes) * sample / (Samples - 1));
-            if (Lz4.Compress(operations.Slice(begin, SampleBytes), block[..(SampleBytes - (SampleBytes / 16))]) > 0)
-                return true;
-        }
-        return false;
     }
 
     /// <summary>Returns the memory.</summary>

@@ -19,6 +19,7 @@ internal unsafe ref struct LeafFill
     private readonly ulong _headEnd;
     private readonly int _countBefore;
     private readonly bool _dividesValues;
+    private readonly ValueCompression? _compression;
     private ReadOnlySpan<byte> _last;
     private ulong _headLast;
     private int _count;
@@ -28,10 +29,11 @@ internal unsafe ref struct LeafFill
     /// <param name="end">The key at which the next leaf begins; empty if there is none.</param>
     /// <param name="slots">Memory for <see cref="EntriesMax"/> slots.</param>
     /// <param name="dividesValues">Whether the store divides values.</param>
-    public LeafFill(byte* page, ReadOnlySpan<byte> end, ushort* slots, bool dividesValues)
+    /// <param name="compression">Compresses the values of the tree; null if it has them as they are.</param>
+    public LeafFill(byte* page, ReadOnlySpan<byte> end, ushort* slots, bool dividesValues, ValueCompression? compression)
     {
         _page = page;
-        _dividesValues = dividesValues;
+        (_dividesValues, _compression) = (dividesValues, compression);
         _heads = Page.Heads(page);
         _slots = slots;
         _prefix = Page.Prefix(page);
@@ -52,8 +54,7 @@ internal unsafe ref struct LeafFill
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public bool TryAppend(ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
-        var length = header.Length + body.Length;
-        if (OverflowRun.IsNeeded(key.Length, length, _dividesValues) || key.Length > Page.KeyBytesMax || !key.StartsWith(_prefix))
+        if (key.Length > Page.KeyBytesMax || !key.StartsWith(_prefix))
             return false;
         var suffix = key[_prefix.Length..];
         var head = Page.Head(suffix);
@@ -61,12 +62,22 @@ internal unsafe ref struct LeafFill
             return false;
         if (head >= _headEnd && (head > _headEnd || _end.SequenceCompareTo(key) <= 0))
             return false;
+        var isCompressed = false;
+        if (_compression is not null && _compression.TryCompress(header, body, out var compressed))
+        {
+            isCompressed = true;
+            header = compressed;
+            body = default;
+        }
+        var length = header.Length + body.Length;
+        if (OverflowRun.IsNeeded(key.Length, length, _dividesValues))
+            return false;
         var start = _start - TreePage.InlineCellBytes(suffix.Length, length);
         if (start < Page.HeaderBytes + ((_count + 1) * Page.EntryBytes))
             return false;
         _heads[_count] = head;
         _slots[_count] = (ushort)start;
-        var value = TreePage.WriteInlineCell(_page + start, suffix, length);
+        var value = TreePage.WriteInlineCell(_page + start, suffix, isCompressed ? TreePage.CompressedInline(length) : length);
         header.CopyTo(new Span<byte>(value, header.Length));
         body.CopyTo(new Span<byte>(value + header.Length, body.Length));
         _last = key;

@@ -11,20 +11,22 @@ internal sealed record MetaPage
     /// <summary>"KVCDATA" and a zero byte.</summary>
     public const ulong Magic = 0x0041544144_43564B;
 
-    /// <summary>The version of a file that may have divided values, or values of more than a quarter page in leaves.</summary>
-    public const uint FormatVersion = 6;
+    /// <summary>The greatest version: that of a file that may have compressed values.</summary>
+    public const uint FormatVersion = 7;
+
+    /// <summary>The version of a file that may have divided values, or values of more than a quarter page in leaves, but no compressed ones.</summary>
+    public const uint FormatVersionOfDividedValues = 6;
 
     /// <summary>
-    /// The version before, which is read too. An empty file has it, and one of a store that divides no values, since programs may have to open it that know no
-    /// other.
+    /// The least version that is read. An empty file has it, and one of a store that divides no values, since programs may have to open it that know no other.
     /// </summary>
-    public const uint FormatVersionBefore = 5;
+    public const uint FormatVersionMin = 5;
 
     private const int RootsOffset = 128;
     private const int RootBytes = 32;
 
     /// <summary>The version of the file. It never decreases.</summary>
-    public uint Version { get; init; } = FormatVersionBefore;
+    public uint Version { get; init; } = FormatVersionMin;
 
     /// <summary>Increases by one with each checkpoint. Even revisions are in page 0, odd ones in page 1.</summary>
     public required ulong Revision { get; init; }
@@ -93,7 +95,7 @@ internal sealed record MetaPage
         if (BinaryPrimitives.ReadUInt32LittleEndian(page) != Crc32C.Of(page[4..Page.Bytes]) || BinaryPrimitives.ReadUInt64LittleEndian(page[8..]) != Magic)
             return null;
         var version = BinaryPrimitives.ReadUInt32LittleEndian(page[16..]);
-        if (version is not (FormatVersion or FormatVersionBefore))
+        if (version is < FormatVersionMin or > FormatVersion)
             throw new FormatVersionException(path, version, FormatVersion);
         var trees = new TreeRoot[StoreRoot.TreesMax];
         for (var i = 0; i < trees.Length; i++)

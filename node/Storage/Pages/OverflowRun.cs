@@ -17,6 +17,11 @@ internal static class OverflowRun
     /// <summary>In a cell, beside the length of the value: its beginning is in the cell.</summary>
     private const uint DividedMark = 1u << 31;
 
+    /// <summary>
+    /// Likewise: it is compressed. The length is then that of the compressed bytes, which are divided or not as a value of their length would be.
+    /// </summary>
+    private const uint CompressedMark = 1u << 30;
+
     /// <summary>The most bytes of a key and a value of which two entries fit in every leaf.</summary>
     private const int InlineEntryBytesMax = (Page.BodyBytes / 2) - Page.EntryBytes - TreePage.LeafCellHeader - 8;
 
@@ -41,10 +46,14 @@ internal static class OverflowRun
     }
 
     /// <summary>What a cell has as the length of a value with or without a beginning in the cell.</summary>
-    public static uint Recorded(int valueLength, int beginning) => (uint)valueLength | (beginning > 0 ? DividedMark : 0);
+    public static uint Recorded(int valueLength, int beginning, bool isCompressed = false) =>
+        (uint)valueLength | (beginning > 0 ? DividedMark : 0) | (isCompressed ? CompressedMark : 0);
 
-    /// <summary>The length of the value of a cell, in bytes.</summary>
-    public static uint LengthOf(uint recorded) => recorded & ~DividedMark;
+    /// <summary>The length of the value of a cell, or of its compressed bytes.</summary>
+    public static uint LengthOf(uint recorded) => recorded & ~(DividedMark | CompressedMark);
+
+    /// <summary>Whether the value of a cell is compressed.</summary>
+    public static bool IsCompressed(uint recorded) => (recorded & CompressedMark) != 0;
 
     /// <summary>How many of the value's first bytes the cell has.</summary>
     public static int BeginningOf(uint recorded) => (recorded & DividedMark) == 0 ? 0 : (int)((Page.HeaderBytes + LengthOf(recorded)) % Page.Bytes);

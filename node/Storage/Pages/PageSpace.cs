@@ -346,6 +346,18 @@ internal sealed unsafe class PageSpace
     private CorruptStoreException NoNode(PageRef reference, byte* page) =>
         Bad($"'{_file.Path}': page {reference.Number} has type {(byte)Page.Type(page)}, but its parent refers to it as a leaf or branch.");
 
+    /// <summary>The damage that a cell has whose compressed value cannot be decompressed, although its page matches its parent's reference.</summary>
+    public CorruptStoreException Undecodable(byte* cell)
+    {
+        var place = "a changed page";
+        for (var piece = 0; piece < _piecesMapped; piece++)
+        {
+            if (cell - _pieces[piece].Map is var offset && offset >> _pieceShift == piece)
+                place = $"page {offset / Page.Bytes} (offset {offset})";
+        }
+        return Bad($"'{_file.Path}': {place} has a value of {TreePage.CellValueLength(cell)} bytes whose compressed bytes do not give it.");
+    }
+
     private CorruptStoreException Bad(string message, Exception? inner = null)
     {
         var exception = new CorruptStoreException(message, inner);

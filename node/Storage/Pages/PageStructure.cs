@@ -78,19 +78,26 @@ internal static unsafe class PageStructure
             return $"entry {index} at {slot} extends beyond the cells";
         if (TreePage.Reference(page, index) is var link && link == null)
         {
-            var cellEnd = slot + TreePage.LeafCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) + *(ushort*)(page + slot + 2);
-            return cellEnd > end ? $"entry {index} at {slot} ends at {cellEnd}, but the cells end at {end}" : null;
+            // The mark of a deleted key, which only deltas have, is beyond the page as a length.
+            var cellEnd = slot + TreePage.LeafCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index))
+                + TreePage.InlineBytes(*(ushort*)(page + slot + 2));
+            return cellEnd > end ? $"entry {index} at {slot} ends at {cellEnd}, but the cells end at {end}" : ProblemOfCompressed(page, index);
         }
-        var header = TreePage.ReferenceCellHeader(*(ushort*)(page + slot + 2));
-        // Checked first, because the length of a divided value tells how long the cell is.
-        if (slot % 8 == 0 && slot + header <= end && !TreePage.HasTree(page, index) && OverflowRun.Problem(*(uint*)(page + slot + 4)) is { } wrong)
+        // Checked first, because what the length says tells how long the cell is.
+        var isWithin = slot % 8 == 0 && slot + TreePage.OverflowCellHeader <= end;
+        if (isWithin && !TreePage.HasTree(page, index) && OverflowRun.Problem(*(uint*)(page + slot + 4)) is { } wrong)
             return $"entry {index} has {wrong}";
-        if (slot % 8 != 0 || slot + header > end || slot + TreePage.BytesOfReference(page, index) > end)
+        if (!isWithin || slot + TreePage.ReferenceCellHeader(page + slot) > end || slot + TreePage.BytesOfReference(page, index) > end)
             return $"entry {index} at {slot} extends beyond the cells or is not aligned to 8 bytes";
+        if (ProblemOfCompressed(page, index) is { } compressed)
+            return compressed;
         if (!Page.LeafHasReferences(page))
             return $"entry {index} refers to another page, but the page's header says that no entry does";
         return ProblemOfReference(link) is { } problem ? $"the value of entry {index} {problem}" : null;
     }
+
+    private static string? ProblemOfCompressed(byte* page, int index) =>
+        TreePage.ProblemOfCompressed(Page.Cell(page, index)) is { } problem ? $"entry {index} has {problem}" : null;
 
     private static string? ProblemOfReference(PageLink* link) =>
         link->Reference.IsInFile(FreeMap.FilePagesMax) ? null : $"has the invalid reference {link->Reference}";

@@ -10,9 +10,10 @@ namespace KvCluster.Storage.Pages;
 /// A leaf cell is [suffix length u16][value length u16][rest of the key][value]. If the value length is 0xFFFF, the cell starts at an offset divisible by
 /// eight and is [suffix length u16][0xFFFF][value length u32][reference u64][checksum u32][rest of the key][beginning of the value, if the length says so]. If
 /// it is 0xFFFE, the cell has a tree of its own and is [suffix length u16][0xFFFE][zero u32][reference u64][checksum u32][value, 24 bytes][rest of the key],
-/// aligned likewise. A branch cell starts at an offset divisible by eight and is [reference u64][checksum u32][summary u64][suffix length u16][rest of the
-/// key]. The suffix is the key without the page's prefix. Its first eight bytes are only in the head, the rest is in the cell. A branch's first key stands for
-/// "less than all" and is never compared.
+/// aligned likewise. A bit of the value length says that the value is compressed (<see cref="CompressedValue"/>): what the cell has is then the length of the
+/// value as it was put, and the compressed bytes; a cell that refers to a run has that length behind the checksum. A branch cell starts at an offset divisible
+/// by eight and is [reference u64][checksum u32][summary u64][suffix length u16][rest of the key]. The suffix is the key without the page's prefix. Its first
+/// eight bytes are only in the head, the rest is in the cell. A branch's first key stands for "less than all" and is never compared.
 /// </remarks>
 internal static unsafe class TreePage
 {
@@ -31,6 +32,9 @@ internal static unsafe class TreePage
     /// <summary>Bytes of a leaf cell before the rest of the key if the value is in an overflow run.</summary>
     public const int OverflowCellHeader = 20;
 
+    /// <summary>Bytes of a leaf cell before the rest of the key if the value is compressed and in an overflow run.</summary>
+    public const int CompressedCellHeader = OverflowCellHeader + CompressedValue.LengthBytes;
+
     /// <summary>Bytes of the value of a cell with a tree: the header of a set.</summary>
     public const int TreeValueBytes = SetValue.HeaderBytes;
 
@@ -42,6 +46,9 @@ internal static unsafe class TreePage
 
     /// <summary>Bytes that a cell which is aligned to eight bytes may take beside its own.</summary>
     public const int AlignmentBytes = 7;
+
+    /// <summary>In the length of an inline value: it is compressed. No inline value is that long, and it is below the marks.</summary>
+    private const ushort CompressedMark = 0x8000;
 
     private const int LinkInCell = 8;
     private const int SuffixLengthInBranchCell = 20;
@@ -123,17 +130,46 @@ internal static unsafe class TreePage
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static bool IsDeleted(byte* cell) => *(ushort*)(cell + 2) == DeletedMark;
 
-    /// <summary>The length of a leaf cell's inline value; -1 if the cell refers to other pages, or says that its key was deleted.</summary>
+    /// <summary>
+    /// The bytes that a leaf's cell has as its inline value, compressed or not; -1 if the cell refers to other pages, or says that its key was deleted.
+    /// </summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static int InlineLength(byte* cell)
     {
         var length = *(ushort*)(cell + 2);
-        return length < DeletedMark ? length : -1;
+        return length < DeletedMark ? InlineBytes(length) : -1;
     }
 
-    /// <summary>Where a leaf's cell has its inline value.</summary>
+    /// <summary>What a cell has as the length of a compressed inline value: a mark, and how many bytes it has of it.</summary>
+    /// <param name="bytes">The bytes, with those of the length of the value as it was put.</param>
+    public static int CompressedInline(int bytes) => CompressedMark | bytes;
+
+    /// <summary>The bytes that a cell has of an inline value.</summary>
+    /// <param name="recorded">What it has as the length.</param>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    public static byte* InlinePlace(byte* cell) => cell + LeafCellHeader + RestLength(*(ushort*)cell);
+    public static int InlineBytes(int recorded) => recorded & ~CompressedMark;
+
+    /// <summary>
+    /// Prepares a leaf's cell, in a page of the open batch, for another inline value of which it has as many bytes as of the one before. Returns the place.
+    /// </summary>
+    /// <param name="cell">The cell.</param>
+    /// <param name="recorded">What it has as the length.</param>
+    public static byte* RecordInline(byte* cell, int recorded)
+    {
+        *(ushort*)(cell + 2) = (ushort)recorded;
+        return cell + LeafCellHeader + RestLength(*(ushort*)cell);
+    }
+
+    /// <summary>Whether the value of a leaf's cell is in a run, or a part of it.</summary>
+    public static bool HasRun(byte* cell) => *(ushort*)(cell + 2) == OverflowMark;
+
+    /// <summary>Whether the value of a leaf's cell is compressed.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static bool IsCompressed(byte* cell)
+    {
+        var length = *(ushort*)(cell + 2);
+        return length >= CompressedMark && (length < DeletedMark || (length == OverflowMark && OverflowRun.IsCompressed(*(uint*)(cell + 4))));
+    }
 
     /// <summary>Whether the cells of two entries with the same key, neither deleted, have the same value or refer to the same pages.</summary>
     public static bool HaveSameValue(byte* one, byte* other)
@@ -143,9 +179,12 @@ internal static unsafe class TreePage
             return false;
         if (length < TreeMark)
             return InlineValue(one, length).SequenceEqual(InlineValue(other, length));
-        // The length of an overflow run or the zero of a tree, the link, and the value beside a tree.
-        var bytes = ReferenceCellHeader(length) - 4;
-        return new ReadOnlySpan<byte>(one + 4, bytes).SequenceEqual(new ReadOnlySpan<byte>(other + 4, bytes)) && Beginning(one).SequenceEqual(Beginning(other));
+        if (*(uint*)(one + 4) != *(uint*)(other + 4))
+            return false;
+        // The link, and the value beside a tree or the length of a compressed value.
+        var bytes = ReferenceCellHeader(one) - LinkInCell;
+        return new ReadOnlySpan<byte>(one + LinkInCell, bytes).SequenceEqual(new ReadOnlySpan<byte>(other + LinkInCell, bytes))
+            && Beginning(one).SequenceEqual(Beginning(other));
     }
 
     /// <summary>
@@ -168,7 +207,7 @@ internal static unsafe class TreePage
         var lengths = *(uint*)one;
         if (lengths != *(uint*)other || lengths >> 16 >= TreeMark)
             return false;
-        var bytes = RestLength((ushort)lengths) + (int)(lengths >> 16);
+        var bytes = RestLength((ushort)lengths) + InlineBytes((int)(lengths >> 16));
         return new ReadOnlySpan<byte>(one + LeafCellHeader, bytes).SequenceEqual(new ReadOnlySpan<byte>(other + LeafCellHeader, bytes));
     }
 
@@ -193,29 +232,33 @@ internal static unsafe class TreePage
     /// <summary>How many of a value's first bytes are in the cell that links to its run.</summary>
     public static int BytesInLeaf(PageLink* run) => OverflowRun.BeginningOf(*((uint*)run - 1));
 
-    /// <summary>A leaf's value, in place unless it is divided. For an entry with a tree: the value beside the tree.</summary>
+    /// <summary>A leaf's value, in place unless it is divided or compressed. For an entry with a tree: the value beside the tree.</summary>
     public static ReadOnlySpan<byte> Value(PageSpace space, byte* page, int index) => CellValue(space, Page.Cell(page, index));
 
     /// <summary>
-    /// At least so many of the first bytes of a cell's value, or all if it has fewer; in place, and mostly without a look at the run of a divided value.
+    /// At least so many of the first bytes of a cell's value, or all if it has fewer; of a compressed value at least the header with which it was put. In
+    /// place, and mostly without a look at the run of a divided value.
     /// </summary>
     public static ReadOnlySpan<byte> CellBeginning(PageSpace space, byte* cell, int bytesLeast)
     {
+        if (IsCompressed(cell))
+            return CompressedHeader(space, cell);
         var beginning = Beginning(cell);
         return beginning.Length >= bytesLeast ? beginning : CellValue(space, cell);
     }
 
-    /// <summary>The value of a leaf's cell: in place, but for a divided value, of which it is a copy.</summary>
+    /// <summary>The value of a leaf's cell: in place, but for a divided or compressed value, of which it is a copy.</summary>
+    /// <exception cref="CorruptStoreException">The run is not what was written, or compressed bytes do not give a value of the recorded length.</exception>
     public static ReadOnlySpan<byte> CellValue(PageSpace space, byte* cell)
     {
         var length = *(ushort*)(cell + 2);
-        if (length < TreeMark)
+        if (length < CompressedMark)
             return InlineValue(cell, length);
         if (length == TreeMark)
             return new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes);
-        var link = (PageLink*)(cell + LinkInCell);
-        var bytes = OverflowLength(link);
-        var rest = new ReadOnlySpan<byte>(space.ResolveRun(link, bytes) + Page.HeaderBytes, (int)bytes);
+        if (IsCompressed(cell))
+            return TryDecompress(space, cell) ?? throw space.Undecodable(cell);
+        var rest = RunOf(space, cell);
         var beginning = Beginning(cell);
         if (beginning.IsEmpty)
             return rest;
@@ -225,20 +268,72 @@ internal static unsafe class TreePage
         return whole;
     }
 
-    /// <summary>The length of the value of a leaf's cell, without a look at its run.</summary>
+    /// <summary>The value of a leaf's cell that is compressed; null if its bytes are not those of a value of the recorded length.</summary>
+    /// <param name="space">Resolves the reference to a run. An inline value needs none.</param>
+    /// <param name="cell">The cell.</param>
+    public static byte[]? TryDecompress(PageSpace space, byte* cell)
+    {
+        var isInRun = HasRun(cell);
+        return CompressedValue.TryRead(CellValueLength(cell), isInRun ? Beginning(cell) : InlineCompressed(cell), isInRun ? RunOf(space, cell) : default);
+    }
+
+    /// <summary>The length of the value of a leaf's cell as it was put, without a look at its run.</summary>
     public static int CellValueLength(byte* cell)
     {
         var length = *(ushort*)(cell + 2);
-        return length < TreeMark ? length : length == TreeMark ? TreeValueBytes : (int)OverflowRun.LengthOf(*(uint*)(cell + 4));
+        if (length < CompressedMark)
+            return length;
+        if (length == TreeMark)
+            return TreeValueBytes;
+        if (!IsCompressed(cell))
+            return (int)OverflowRun.LengthOf(*(uint*)(cell + 4));
+        return length == OverflowMark ? (int)LengthInHeader(cell) : Unsafe.ReadUnaligned<int>(cell + LeafCellHeader + RestLength(*(ushort*)cell));
+    }
+
+    /// <summary>
+    /// What is wrong with what a leaf's cell within a page records of its compressed value; null if nothing is, or if it has none. Compressed bytes are not
+    /// looked at.
+    /// </summary>
+    public static string? ProblemOfCompressed(byte* cell)
+    {
+        if (!IsCompressed(cell))
+            return null;
+        if (HasRun(cell))
+            return CompressedValue.Problem(LengthInHeader(cell), OverflowRun.LengthOf(*(uint*)(cell + 4)));
+        return InlineLength(cell) <= CompressedValue.LengthBytes
+            ? $"a compressed value in {InlineLength(cell)} bytes"
+            : CompressedValue.Problem(Unsafe.ReadUnaligned<uint>(cell + LeafCellHeader + RestLength(*(ushort*)cell)), InlineCompressed(cell).Length);
+    }
+
+    /// <summary>The header of a compressed value: from the leaf if that has it, otherwise from the run.</summary>
+    private static ReadOnlySpan<byte> CompressedHeader(PageSpace space, byte* cell)
+    {
+        var compressed = HasRun(cell) ? Beginning(cell) : InlineCompressed(cell);
+        return CompressedValue.TryReadHeader(compressed.IsEmpty ? RunOf(space, cell) : compressed, out var header) ? header : CellValue(space, cell);
+    }
+
+    /// <summary>The run to which a cell refers.</summary>
+    private static ReadOnlySpan<byte> RunOf(PageSpace space, byte* cell)
+    {
+        var link = (PageLink*)(cell + LinkInCell);
+        var bytes = OverflowLength(link);
+        return new ReadOnlySpan<byte>(space.ResolveRun(link, bytes) + Page.HeaderBytes, (int)bytes);
     }
 
     /// <summary>The beginning of a divided value, which its cell has behind the rest of the key; empty in all other cells.</summary>
-    private static ReadOnlySpan<byte> Beginning(byte* cell) => new(cell + OverflowCellHeader + RestLength(*(ushort*)cell), BeginningBytes(cell));
+    private static ReadOnlySpan<byte> Beginning(byte* cell) =>
+        HasRun(cell) ? new(cell + ReferenceCellHeader(cell) + RestLength(*(ushort*)cell), BeginningBytes(cell)) : default;
 
-    private static int BeginningBytes(byte* cell) => *(ushort*)(cell + 2) == OverflowMark ? OverflowRun.BeginningOf(*(uint*)(cell + 4)) : 0;
+    private static int BeginningBytes(byte* cell) => HasRun(cell) ? OverflowRun.BeginningOf(*(uint*)(cell + 4)) : 0;
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private static ReadOnlySpan<byte> InlineValue(byte* cell, int length) => new(cell + LeafCellHeader + RestLength(*(ushort*)cell), length);
+    private static ReadOnlySpan<byte> InlineValue(byte* cell, int recorded) => new(cell + LeafCellHeader + RestLength(*(ushort*)cell), InlineBytes(recorded));
+
+    /// <summary>The compressed bytes of an inline value, behind its length.</summary>
+    private static ReadOnlySpan<byte> InlineCompressed(byte* cell) => InlineValue(cell, *(ushort*)(cell + 2))[CompressedValue.LengthBytes..];
+
+    /// <summary>The length of a compressed value in a run.</summary>
+    private static uint LengthInHeader(byte* cell) => *(uint*)(cell + OverflowCellHeader);
 
     /// <summary>Length of an entry's key.</summary>
     public static int KeyLength(byte* page, int index) => Page.PrefixLength(page) + SuffixLength(page, index);
@@ -264,15 +359,16 @@ internal static unsafe class TreePage
         var rest = RestLength(*(ushort*)cell);
         if (length == DeletedMark)
             return LeafCellHeader + rest;
-        return length >= TreeMark ? ReferenceCellBytes(length, *(ushort*)cell) + BeginningBytes(cell) : LeafCellHeader + rest + length;
+        return length >= TreeMark ? ReferenceCellBytes(cell, *(ushort*)cell) + BeginningBytes(cell) : LeafCellHeader + rest + InlineBytes(length);
     }
 
     /// <summary>The most bytes that a leaf entry takes, including head and slot, for a key suffix of this length.</summary>
     /// <param name="suffixLength">The length of the suffix.</param>
     /// <param name="valueLength">How many bytes of the value are in the leaf.</param>
     /// <param name="overflow">Whether others are in a run.</param>
-    public static int LeafEntryBytes(int suffixLength, int valueLength, bool overflow) => Page.EntryBytes + (overflow
-        ? ReferenceCellBytes(OverflowMark, suffixLength) + valueLength
+    /// <param name="isCompressed">Whether the value that is in a run is compressed.</param>
+    public static int LeafEntryBytes(int suffixLength, int valueLength, bool overflow, bool isCompressed = false) => Page.EntryBytes + (overflow
+        ? ReferenceCellBytes(isCompressed ? CompressedCellHeader : OverflowCellHeader, suffixLength) + valueLength
         : InlineCellBytes(suffixLength, valueLength));
 
     /// <summary>The bytes that a leaf's entry takes, including head and slot, in a page without a prefix.</summary>
@@ -282,7 +378,7 @@ internal static unsafe class TreePage
     public static int DeletedEntryBytes(int keyLength) => Page.EntryBytes + InlineCellBytes(keyLength, 0);
 
     /// <summary>The most bytes that a leaf entry with a tree takes, including head and slot.</summary>
-    public static int TreeEntryBytes(int suffixLength) => Page.EntryBytes + ReferenceCellBytes(TreeMark, suffixLength);
+    public static int TreeEntryBytes(int suffixLength) => Page.EntryBytes + ReferenceCellBytes(TreeCellHeader, suffixLength);
 
     /// <summary>The most bytes that a branch entry takes, including head and slot.</summary>
     public static int BranchEntryBytes(int suffixLength) => Page.EntryBytes + Aligned(BranchCellHeader + RestLength(suffixLength));
@@ -291,11 +387,15 @@ internal static unsafe class TreePage
     /// Adds an entry with an inline value to a leaf. The key must have the page's prefix, and the gap must be large enough. Returns the space for the
     /// value.
     /// </summary>
-    public static Span<byte> InsertInline(byte* page, int index, ReadOnlySpan<byte> key, int valueLength)
+    /// <param name="page">The leaf.</param>
+    /// <param name="index">The position.</param>
+    /// <param name="key">The key.</param>
+    /// <param name="recorded">The length of the value, or what <see cref="CompressedInline"/> makes of that of its compressed bytes.</param>
+    public static Span<byte> InsertInline(byte* page, int index, ReadOnlySpan<byte> key, int recorded)
     {
         var suffix = key[Page.PrefixLength(page)..];
-        var cell = Insert(page, index, suffix, InlineCellBytes(suffix.Length, valueLength));
-        return new Span<byte>(WriteInlineCell(cell, suffix, valueLength), valueLength);
+        var cell = Insert(page, index, suffix, InlineCellBytes(suffix.Length, InlineBytes(recorded)));
+        return new Span<byte>(WriteInlineCell(cell, suffix, recorded), InlineBytes(recorded));
     }
 
     /// <summary>Bytes of a leaf's cell with an inline value.</summary>
@@ -303,10 +403,10 @@ internal static unsafe class TreePage
 
     /// <summary>Writes a leaf's cell up to the inline value, and returns the place of that.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    public static byte* WriteInlineCell(byte* cell, ReadOnlySpan<byte> suffix, int valueLength)
+    public static byte* WriteInlineCell(byte* cell, ReadOnlySpan<byte> suffix, int recorded)
     {
         *(ushort*)cell = (ushort)suffix.Length;
-        *(ushort*)(cell + 2) = (ushort)valueLength;
+        *(ushort*)(cell + 2) = (ushort)recorded;
         CopyRest(suffix, cell + LeafCellHeader);
         return cell + LeafCellHeader + RestLength(suffix.Length);
     }
@@ -325,10 +425,13 @@ internal static unsafe class TreePage
     /// <param name="key">The key, which must have the page's prefix.</param>
     /// <param name="recorded">The length, as from <see cref="OverflowRun.Recorded"/>.</param>
     /// <param name="run">The run.</param>
-    public static Span<byte> InsertOverflow(byte* page, int index, ReadOnlySpan<byte> key, uint recorded, PageLink run)
+    /// <param name="length">The length of the value as it was put, if it is compressed.</param>
+    public static Span<byte> InsertOverflow(byte* page, int index, ReadOnlySpan<byte> key, uint recorded, PageLink run, uint length = 0)
     {
         var cell = InsertReference(page, index, key, OverflowMark, recorded, run, OverflowRun.BeginningOf(recorded));
-        return new Span<byte>(cell + OverflowCellHeader + RestLength(*(ushort*)cell), OverflowRun.BeginningOf(recorded));
+        if (OverflowRun.IsCompressed(recorded))
+            *(uint*)(cell + OverflowCellHeader) = length;
+        return new Span<byte>(cell + ReferenceCellHeader(cell) + RestLength(*(ushort*)cell), OverflowRun.BeginningOf(recorded));
     }
 
     /// <summary>Adds an entry that has a tree, and beside it a value of <see cref="TreeValueBytes"/>.</summary>
@@ -414,7 +517,7 @@ internal static unsafe class TreePage
     {
         var length = *(ushort*)(cell + 2);
         if (length == OverflowMark)
-            Beginning(cell).CopyTo(InsertOverflow(page, index, key, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInCell)));
+            Beginning(cell).CopyTo(InsertOverflow(page, index, key, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInCell), LengthToCopy(cell)));
         else if (length == TreeMark)
             InsertTree(page, index, key, *(PageLink*)(cell + LinkInCell), new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes));
         else
@@ -425,8 +528,11 @@ internal static unsafe class TreePage
     public static int CopyBytes(byte* cell, int suffixLength)
     {
         var length = *(ushort*)(cell + 2);
-        return Page.EntryBytes + (length >= TreeMark ? ReferenceCellBytes(length, suffixLength) + BeginningBytes(cell) : InlineCellBytes(suffixLength, length));
+        return Page.EntryBytes
+            + (length >= TreeMark ? ReferenceCellBytes(cell, suffixLength) + BeginningBytes(cell) : InlineCellBytes(suffixLength, InlineBytes(length)));
     }
+
+    private static uint LengthToCopy(byte* cell) => IsCompressed(cell) ? LengthInHeader(cell) : 0;
 
     /// <summary>Overwrites the value of a leaf's entry by that of a cell of another leaf. False if not both are inline and of the same length.</summary>
     public static bool TryReplaceInline(byte* page, int index, byte* cell)
@@ -435,7 +541,7 @@ internal static unsafe class TreePage
         var length = *(ushort*)(cell + 2);
         if (length >= DeletedMark || length != *(ushort*)(place + 2))
             return false;
-        InlineValue(cell, length).CopyTo(new Span<byte>(place + LeafCellHeader + RestLength(*(ushort*)place), length));
+        InlineValue(cell, length).CopyTo(new Span<byte>(RecordInline(place, length), InlineBytes(length)));
         return true;
     }
 
@@ -659,7 +765,7 @@ internal static unsafe class TreePage
     }
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private static byte* LeafRest(byte* cell) => cell + (*(ushort*)(cell + 2) < TreeMark ? LeafCellHeader : ReferenceCellHeader(*(ushort*)(cell + 2)));
+    private static byte* LeafRest(byte* cell) => cell + (*(ushort*)(cell + 2) < TreeMark ? LeafCellHeader : ReferenceCellHeader(cell));
 
     /// <summary>Writes the key of a leaf's cell without the prefix, and returns its length. Scans call it for every key.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
@@ -688,12 +794,13 @@ internal static unsafe class TreePage
     private static byte* InsertReference(byte* page, int index, ReadOnlySpan<byte> key, ushort mark, uint recorded, PageLink link, int beginning = 0)
     {
         var suffix = key[Page.PrefixLength(page)..];
-        var cell = Insert(page, index, suffix, ReferenceCellBytes(mark, suffix.Length) + beginning, isAligned: true);
+        var header = ReferenceCellHeader(mark, recorded);
+        var cell = Insert(page, index, suffix, ReferenceCellBytes(header, suffix.Length) + beginning, isAligned: true);
         *(ushort*)cell = (ushort)suffix.Length;
         *(ushort*)(cell + 2) = mark;
         *(uint*)(cell + 4) = recorded;
         *(PageLink*)(cell + LinkInCell) = link;
-        CopyRest(suffix, cell + ReferenceCellHeader(mark));
+        CopyRest(suffix, cell + header);
         Page.LeafHasReferences(page) = true;
         return cell;
     }
@@ -739,10 +846,15 @@ internal static unsafe class TreePage
     /// <summary>
     /// Without the beginning of a divided value. Includes bytes for aligning the cell to eight, so that it takes the same space at every offset.
     /// </summary>
-    private static int ReferenceCellBytes(ushort mark, int suffixLength) => ReferenceCellHeader(mark) + RestLength(suffixLength) + AlignmentBytes;
+    private static int ReferenceCellBytes(byte* cell, int suffixLength) => ReferenceCellBytes(ReferenceCellHeader(cell), suffixLength);
+
+    private static int ReferenceCellBytes(int header, int suffixLength) => header + RestLength(suffixLength) + AlignmentBytes;
 
     /// <summary>Bytes before the rest of the key in a leaf's cell that refers to other pages.</summary>
-    public static int ReferenceCellHeader(ushort mark) => mark == TreeMark ? TreeCellHeader : OverflowCellHeader;
+    public static int ReferenceCellHeader(byte* cell) => ReferenceCellHeader(*(ushort*)(cell + 2), *(uint*)(cell + 4));
+
+    private static int ReferenceCellHeader(ushort mark, uint recorded) =>
+        mark == TreeMark ? TreeCellHeader : OverflowRun.IsCompressed(recorded) ? CompressedCellHeader : OverflowCellHeader;
 
     private static int Aligned(int bytes) => (bytes + 7) & ~7;
 

@@ -249,7 +249,9 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
 
     private unsafe void BeginReadLife(in ReadSnapshot snapshot, byte* cell, bool withValue, Span<Asked> asked, ref int count)
     {
-        var stored = withValue ? TreePage.CellValue(pages.Space, cell) : TreePage.CellBeginning(pages.Space, cell, KvValue.HeaderBytesMax);
+        // Of a value that is in the leaf nothing else has to be read.
+        var readsRun = withValue && TreePage.HasRun(cell);
+        var stored = readsRun ? TreePage.CellValue(pages.Space, cell) : TreePage.CellBeginning(pages.Space, cell, KvValue.HeaderBytesMax);
         _ = KvValue.Read(stored, out var etag, out var life);
         Span<byte> entry = stackalloc byte[Math.Max(ExpiryIndex.KeyBytes, OwnedKeys.EntryKeyBytes)];
         if (life.ExpiryMilliseconds != 0)

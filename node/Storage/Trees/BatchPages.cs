@@ -6,7 +6,7 @@ namespace KvCluster.Storage.Trees;
 /// The pages that the open batch makes, copies on their first write, and retires, each once. Its changes are recorded in the <see cref="SealedBatch"/>. Used
 /// by <see cref="TreeWriter"/> and what belongs to it; writer only.
 /// </summary>
-internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafDeltas deltas, bool dividesValues)
+internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafDeltas deltas, bool dividesValues, ValueCompression? compression)
 {
     private SealedBatch _changes = null!;
     private ulong _number;
@@ -19,6 +19,9 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
 
     /// <summary>Whether values may be divided between a leaf and a run.</summary>
     public bool DividesValues => dividesValues;
+
+    /// <summary>Compresses values of the tree <c>kv</c>; null if the store has them as they are.</summary>
+    public ValueCompression? Compression => compression;
 
     /// <summary>The number of the batch.</summary>
     public ulong Number => _number;
@@ -34,6 +37,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
     {
         (_number, _changes) = (number, changes);
         deltas.Clear();
+        compression?.Forget();
     }
 
     /// <summary>Replaces what has changed little by deltas, in the batch's trees.</summary>
@@ -92,9 +96,9 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
     /// </summary>
     /// <param name="link">The link. It refers to the delta afterwards.</param>
     /// <param name="key">The key.</param>
-    /// <param name="length">The length of its value.</param>
+    /// <param name="recorded">What its cell has as the length of its value.</param>
     /// <param name="delta">The delta.</param>
-    public byte* TryPutInDelta(PageLink* link, ReadOnlySpan<byte> key, int length, out byte* delta)
+    public byte* TryPutInDelta(PageLink* link, ReadOnlySpan<byte> key, int recorded, out byte* delta)
     {
         delta = null;
         var reference = link->Reference;
@@ -102,7 +106,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
             return null;
         var leaf = space.ResolveNode(link);
         Settle(reference, leaf);
-        delta = deltas.TryPut(reference, leaf, reference.IsDelta && Page.Batch(leaf) == _number, key, length, out var place);
+        delta = deltas.TryPut(reference, leaf, reference.IsDelta && Page.Batch(leaf) == _number, key, recorded, out var place);
         if (delta == null || delta == leaf)
             return place;
         Track(delta);

@@ -54,7 +54,7 @@ internal sealed unsafe class Cursor : IDisposable
         }
     }
 
-    /// <summary>The current value, in place unless it is divided. Valid until the snapshot is disposed.</summary>
+    /// <summary>The current value, in place unless it is divided or compressed. Valid until the snapshot is disposed.</summary>
     public ReadOnlySpan<byte> Value
     {
         get
@@ -66,7 +66,7 @@ internal sealed unsafe class Cursor : IDisposable
 
     /// <summary>
     /// At least so many of the current value's first bytes, or all if it has fewer. For who needs no more than the header of a value: of a divided one the run
-    /// is mostly not looked at. Valid until the snapshot is disposed.
+    /// is mostly not looked at, and of a compressed one this is the header with which it was put. Valid until the snapshot is disposed.
     /// </summary>
     public ReadOnlySpan<byte> Beginning(int bytesLeast)
     {

@@ -52,16 +52,16 @@ internal sealed unsafe class LeafDeltas(PageSpace space, ScratchPool pool, int b
 
     /// <summary>
     /// Puts a value in the place of another one, both inline, without making a page of the leaf: into a copy of its delta, or into the delta itself if the open
-    /// batch has made it and the value before it has the same length there. Returns that delta; null if the whole leaf has to be changed, because it does not
+    /// batch has made it and the value before it takes as many bytes there. Returns that delta; null if the whole leaf has to be changed, because it does not
     /// have the key, or has no room, or differs too much from its base.
     /// </summary>
     /// <param name="reference">The reference to the leaf.</param>
     /// <param name="leaf">A leaf of the file, or a delta whose references are final.</param>
     /// <param name="isOpen">Whether it is a delta that the open batch has made.</param>
     /// <param name="key">The key.</param>
-    /// <param name="length">The length of the value.</param>
+    /// <param name="recorded">What the key's cell has as the length of the value.</param>
     /// <param name="place">Where it belongs.</param>
-    public byte* TryPut(PageRef reference, byte* leaf, bool isOpen, ReadOnlySpan<byte> key, int length, out byte* place)
+    public byte* TryPut(PageRef reference, byte* leaf, bool isOpen, ReadOnlySpan<byte> key, int recorded, out byte* place)
     {
         place = null;
         if (staysWhole?.Invoke() == true)
@@ -72,15 +72,15 @@ internal sealed unsafe class LeafDeltas(PageSpace space, ScratchPool pool, int b
             own = TreePage.LowerBound(before, key, out isOwn);
         var cell = isOwn ? Page.Cell(before, own) : FindInBase(before == null ? leaf : space.ResolveBase(before), key);
         var lengthBefore = cell == null ? -1 : TreePage.InlineLength(cell);
-        var growth = length - lengthBefore;
+        var growth = TreePage.InlineBytes(recorded) - lengthBefore;
         // A fold takes the bytes that the whole page would use.
         if (lengthBefore < 0 || (before == null ? Page.Used(leaf) : DeltaPage.WholeUsed(before)) + growth > Page.BodyBytes)
             return null;
         var delta = isOwn && growth == 0
             ? isOpen ? before : CopyOf(before)
-            : isOpen && !isOwn && AddedTo(before) >= AddedMax ? null : MakeWith(reference, leaf, key, length, growth, own, isOwn);
+            : isOpen && !isOwn && AddedTo(before) >= AddedMax ? null : MakeWith(reference, leaf, key, recorded, growth, own, isOwn);
         if (delta != null)
-            place = TreePage.InlinePlace(Page.Cell(delta, own));
+            place = TreePage.RecordInline(Page.Cell(delta, own), recorded);
         return delta;
     }
 
@@ -140,10 +140,10 @@ internal sealed unsafe class LeafDeltas(PageSpace space, ScratchPool pool, int b
     /// A delta with an entry whose value is not written yet, at an index, and with those of another delta, but for what that has for the same key. Null if it
     /// would be too large.
     /// </summary>
-    private byte* MakeWith(PageRef reference, byte* leaf, ReadOnlySpan<byte> key, int length, int growth, int own, bool isOwn)
+    private byte* MakeWith(PageRef reference, byte* leaf, ReadOnlySpan<byte> key, int recorded, int growth, int own, bool isOwn)
     {
         var bytes = (reference.IsDelta ? DeltaPage.OwnBytes(leaf) : Page.HeaderBytes)
-            + (isOwn ? growth : TreePage.LeafEntryBytes(key.Length, length, overflow: false));
+            + (isOwn ? growth : TreePage.LeafEntryBytes(key.Length, TreePage.InlineBytes(recorded), overflow: false));
         if (bytes > bytesMax)
             return null;
         bytes = ScratchPool.BlockBytesFor(bytes);
@@ -152,14 +152,14 @@ internal sealed unsafe class LeafDeltas(PageSpace space, ScratchPool pool, int b
         {
             DeltaPage.FormatLike(delta, bytes, leaf, growth);
             TreePage.Append(delta, leaf, 0, own);
-            TreePage.InsertInline(delta, own, key, length);
+            TreePage.InsertInline(delta, own, key, recorded);
             TreePage.Append(delta, leaf, isOwn ? own + 1 : own, Page.Count(leaf));
             DeltaPage.Appended(delta) = DeltaPage.Appended(leaf);
             return delta;
         }
         DeltaPage.Format(delta, bytes, leaf, new PageLink(reference, Page.Checksum(leaf)));
         DeltaPage.GrowWhole(delta, growth);
-        TreePage.InsertInline(delta, 0, key, length);
+        TreePage.InsertInline(delta, 0, key, recorded);
         DeltaPage.Appended(delta) = Page.Appended(leaf);
         return delta;
     }

@@ -7,7 +7,7 @@ namespace KvCluster.Storage.Trees;
 /// <summary>Point reads, for both batches and snapshots.</summary>
 internal static unsafe class Lookup
 {
-    /// <summary>The value of a key, in place unless it is divided.</summary>
+    /// <summary>The value of a key, in place unless it is divided or compressed.</summary>
     /// <exception cref="CorruptStoreException">A page on the path does not match its parent's reference.</exception>
     [SkipLocalsInit]
     public static bool TryGet(PageSpace space, TreeRoot* root, scoped ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)

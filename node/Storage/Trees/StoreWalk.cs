@@ -197,6 +197,14 @@ internal sealed unsafe class StoreWalk
             Touch(*link, _reached);
             _space.ResolveRun(link, TreePage.OverflowLength(link));
         }
+        if (link != null)
+            CheckCompressed(Page.Cell(leaf.Page, index));
+    }
+
+    private void CheckCompressed(byte* cell)
+    {
+        if (TreePage.IsCompressed(cell) && (_tree != (int)TreeId.Kv || TreePage.TryDecompress(_space, cell) is null))
+            throw _space.Undecodable(cell);
     }
 
     private void Touch(PageLink link, bool[] reached)
@@ -252,6 +260,11 @@ internal sealed unsafe class StoreWalk
         };
         if (link.Reference.IsDelta && keys.Length != DeltaPage.Keys(link.Reference.Memory))
             throw new CorruptStoreException($"The delta at {link.Reference} has {keys.Length} keys, but records {DeltaPage.Keys(link.Reference.Memory)}.");
+        for (var i = 0; isLeaf && i < keys.Length; i++)
+        {
+            if (TreePage.Reference(page, i) == null)
+                CheckCompressed(Page.Cell(page, i));
+        }
         // In a leaf only sets and cells that refer to other pages need another look.
         if (!entered.HasSets && !TreePage.HasReferences(page))
             entered.Next = entered.Count;

@@ -16,6 +16,7 @@ internal sealed unsafe class TreeWriter
     private readonly Rebalancing _rebalancing;
     private readonly RangeRemoval _removal;
     private readonly int _tree;
+    private readonly ValueCompression? _compression;
 
     /// <summary>Where <see cref="Find"/> has found the key in the path's leaf; -1 if that is a delta.</summary>
     private int _found;
@@ -32,6 +33,7 @@ internal sealed unsafe class TreeWriter
     public TreeWriter(PageSpace space, BatchPages pages, int tree)
     {
         (_space, _pages, _tree) = (space, pages, tree);
+        _compression = tree == (int)TreeId.Kv ? pages.Compression : null;
         _rebalancing = new Rebalancing(space, pages, _path);
         _removal = new RangeRemoval(space, pages);
     }
@@ -49,22 +51,31 @@ internal sealed unsafe class TreeWriter
     /// <summary>Sets a key's value, passed in two parts.</summary>
     public void Put(TreeRoot* root, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
+        if (_compression is not null && _compression.TryCompress(header, body, out var compressed))
+            Put(root, key, compressed, default, header.Length + body.Length);
+        else
+            Put(root, key, header, body, lengthBefore: 0);
+    }
+
+    /// <summary>Sets a key's value, or the length and compressed bytes of one with so many bytes; 0 if it is not compressed.</summary>
+    private void Put(TreeRoot* root, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body, int lengthBefore)
+    {
         var length = header.Length + body.Length;
         if (OverflowRun.IsNeeded(key.Length, length, _pages.DividesValues))
         {
-            PutOverflow(root, key, header, body);
+            PutOverflow(root, key, lengthBefore > 0 ? header[CompressedValue.LengthBytes..] : header, body, lengthBefore);
             return;
         }
-        if (_tree >= 0 && _pages.MakesDeltas && TryPutInDelta(root, key, header, body))
+        var recorded = lengthBefore > 0 ? TreePage.CompressedInline(length) : length;
+        if (_tree >= 0 && _pages.MakesDeltas && TryPutInDelta(root, key, header, body, recorded))
             return;
         var leaf = MakePlace(root, key, TreePage.LeafEntryBytes(key.Length, length, overflow: false), length, out var index, out var isSame);
         if (isSame)
         {
-            fixed (byte* place = TreePage.Value(_space, leaf, index))
-                Fill(new Span<byte>(place, length), header, body);
+            Fill(new Span<byte>(TreePage.RecordInline(Page.Cell(leaf, index), recorded), length), header, body);
             return;
         }
-        Fill(TreePage.InsertInline(leaf, index, key, length), header, body);
+        Fill(TreePage.InsertInline(leaf, index, key, recorded), header, body);
         Count(root, leaf, index);
     }
 
@@ -72,32 +83,37 @@ internal sealed unsafe class TreeWriter
     /// Sets the value of a key whose leaf is a page of the file or a delta, without copying the whole leaf, which would be compared with its page at the end of
     /// the batch. False if it has to be copied, or was. The branches of the path belong to the batch afterwards.
     /// </summary>
-    private bool TryPutInDelta(TreeRoot* root, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    private bool TryPutInDelta(TreeRoot* root, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body, int recorded)
     {
         OwnBranchesOf(root, key);
         var level = _path.LeafLevel;
         // A leaf that is the root of its tree stays whole.
         if (level == 0 || _path.OwnedLevels > level)
             return false;
-        var length = header.Length + body.Length;
-        var place = _pages.TryPutInDelta(TreePage.Child(_path.PageAt(level - 1), _path.ChildAt(level - 1)), key, length, out var delta);
+        var place = _pages.TryPutInDelta(TreePage.Child(_path.PageAt(level - 1), _path.ChildAt(level - 1)), key, recorded, out var delta);
         if (place == null)
             return false;
         _path.PutDelta(delta);
-        Fill(new Span<byte>(place, length), header, body);
+        Fill(new Span<byte>(place, header.Length + body.Length), header, body);
         return true;
     }
 
-    /// <summary>Sets a key's value that goes to a run, as a whole or but for its beginning.</summary>
-    private void PutOverflow(TreeRoot* root, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    /// <summary>
+    /// Sets a key's value that goes to a run, as a whole or but for its beginning; or the compressed bytes of one with so many bytes, 0 if it is not
+    /// compressed.
+    /// </summary>
+    private void PutOverflow(TreeRoot* root, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body, int lengthBefore)
     {
         var length = header.Length + body.Length;
-        var beginning = _pages.DividesValues ? OverflowRun.BeginningFor(key.Length, length) : 0;
+        var isCompressed = lengthBefore > 0;
+        // The length of a compressed value takes room in the leaf, as more of the key would.
+        var beginning = _pages.DividesValues ? OverflowRun.BeginningFor(key.Length + (isCompressed ? CompressedValue.LengthBytes : 0), length) : 0;
         var ofHeader = Math.Min(beginning, header.Length);
         var ofBody = beginning - ofHeader;
         var run = _pages.MakeRun(header[ofHeader..], body[ofBody..], beginning);
-        var leaf = MakePlace(root, key, TreePage.LeafEntryBytes(key.Length, beginning, overflow: true), -1, out var index, out _);
-        var place = TreePage.InsertOverflow(leaf, index, key, OverflowRun.Recorded(length, beginning), new PageLink(run, 0));
+        var leaf = MakePlace(root, key, TreePage.LeafEntryBytes(key.Length, beginning, overflow: true, isCompressed), -1, out var index, out _);
+        var recorded = OverflowRun.Recorded(length, beginning, isCompressed);
+        var place = TreePage.InsertOverflow(leaf, index, key, recorded, new PageLink(run, 0), (uint)lengthBefore);
         Fill(place, header[..ofHeader], body[..ofBody]);
         Count(root, leaf, index);
     }
@@ -114,7 +130,7 @@ internal sealed unsafe class TreeWriter
             return true;
         var slots = stackalloc ushort[LeafFill.EntriesMax];
         Span<byte> end = stackalloc byte[Page.KeyBytesMax];
-        var fill = new LeafFill(leaf, end[.._path.CopyEnd(end)], slots, _pages.DividesValues);
+        var fill = new LeafFill(leaf, end[.._path.CopyEnd(end)], slots, _pages.DividesValues, _compression);
         var more = true;
         while (more && fill.TryAppend(puts.Key, puts.Header, puts.Body))
             more = puts.MoveNext();
@@ -232,15 +248,15 @@ internal sealed unsafe class TreeWriter
     private int RunBefore(byte* leaf, int index) => _run.Leaf == (nint)leaf && _run.Index == index - 1 ? _run.Count : 0;
 
     /// <summary>
-    /// Makes a place for a key's entry, and returns the leaf and the position. What the key has there is removed, unless it is an inline value of the same
-    /// length, which can be overwritten.
+    /// Makes a place for a key's entry, and returns the leaf and the position. What the key has there is removed, unless it is an inline value of as many
+    /// bytes, which can be overwritten.
     /// </summary>
     /// <param name="root">The tree.</param>
     /// <param name="key">The key.</param>
     /// <param name="bytes">The most that the entry takes.</param>
-    /// <param name="inlineBytes">The length of its value, if that is inline; otherwise -1.</param>
+    /// <param name="inlineBytes">The bytes of its value, if that is inline; otherwise -1.</param>
     /// <param name="index">The position.</param>
-    /// <param name="isSame">Whether the key has a value of that length there.</param>
+    /// <param name="isSame">Whether the key has an inline value of as many bytes there.</param>
     private byte* MakePlace(TreeRoot* root, ReadOnlySpan<byte> key, int bytes, int inlineBytes, out int index, out bool isSame)
     {
         isSame = false;
@@ -253,7 +269,7 @@ internal sealed unsafe class TreeWriter
             index = leaf == null ? TreePage.LowerBound(leaf = OwnLeafOf(root, key), key, out found) : Page.Count(leaf);
             if (found)
             {
-                isSame = TreePage.Reference(leaf, index) == null && TreePage.Value(_space, leaf, index).Length == inlineBytes;
+                isSame = inlineBytes >= 0 && TreePage.InlineLength(Page.Cell(leaf, index)) == inlineBytes;
                 if (isSame)
                     return leaf;
                 RemoveEntry(root, leaf, index);

@@ -22,10 +22,11 @@ internal sealed unsafe class WriteBatch
     /// <param name="pool">Provides the memory of pages.</param>
     /// <param name="deltas">The leaves that may become deltas.</param>
     /// <param name="dividesValues">See <c>PageStoreOptions.DividesValues</c>.</param>
-    public WriteBatch(PageSpace space, ScratchPool pool, LeafDeltas deltas, bool dividesValues)
+    /// <param name="compression">Compresses values of the tree <c>kv</c>; null if the store has them as they are.</param>
+    public WriteBatch(PageSpace space, ScratchPool pool, LeafDeltas deltas, bool dividesValues, ValueCompression? compression)
     {
         _space = space;
-        _pages = new BatchPages(space, pool, deltas, dividesValues);
+        _pages = new BatchPages(space, pool, deltas, dividesValues, compression);
         for (var tree = 0; tree < _writers.Length; tree++)
             _writers[tree] = new TreeWriter(space, _pages, tree);
         _sets = new SetWriter(space, Writer(TreeId.Sets), new TreeWriter(space, _pages, tree: -1));
@@ -67,7 +68,8 @@ internal sealed unsafe class WriteBatch
     public void Put(TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) => Put(tree, key, value, default);
 
     /// <summary>
-    /// Sets a key's value, passed in two parts, in any tree but that of the sets. A key has 1 to 2,048 bytes; a value at most 8 MiB plus 64 bytes.
+    /// Sets a key's value, passed in two parts, in any tree but that of the sets. A key has 1 to 2,048 bytes; a value at most 8 MiB plus 64 bytes. Only the
+    /// second part may be compressed: the first is what <see cref="TryGetBeginning"/> is for.
     /// </summary>
     public void Put(TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
@@ -138,7 +140,7 @@ internal sealed unsafe class WriteBatch
 
     /// <summary>
     /// At least so many of the first bytes of a key's value, or all if it has fewer. For who needs no more than the header of a value: of a divided one the
-    /// run is mostly not looked at. Valid until the batch changes anything.
+    /// run is mostly not looked at, and of a compressed one this is the header with which it was put. Valid until the batch changes anything.
     /// </summary>
     public bool TryGetBeginning(TreeId tree, ReadOnlySpan<byte> key, int bytesLeast, out ReadOnlySpan<byte> beginning)
     {

@@ -20,6 +20,7 @@ internal static class EngineSuite
         ["space"] = LoadRows.RandomSpaceAsync,
         ["space-by-size"] = SpaceRows.RunAsync,
         ["files"] = LoadRows.FilesAsync,
+        ["compression"] = CompressionRows.RunAsync,
         ["cold"] = ColdRows.RunAsync,
         ["ranges"] = RangeRows.RunAsync,
         ["pauses"] = PauseRows.RunAsync,

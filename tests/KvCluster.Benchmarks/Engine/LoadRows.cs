@@ -127,8 +127,8 @@ internal static class LoadRows
         return bytes;
     }
 
-    // A key, a tab, a value in each line.
-    private static async Task<(long Items, long Bytes)> LoadLinesAsync(IEngine engine, ReadOnlyMemory<byte> text)
+    /// <summary>Loads a list of a key, a tab and a value in each line, and returns how many lines and bytes it has when they are durable.</summary>
+    public static async Task<(long Items, long Bytes)> LoadLinesAsync(IEngine engine, ReadOnlyMemory<byte> text)
     {
         using var loader = engine.OpenLoader();
         var (items, bytes, sinceCommit) = (0L, 0L, 0);

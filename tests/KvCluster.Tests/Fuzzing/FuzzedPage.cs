@@ -41,12 +41,21 @@ internal static unsafe class FuzzedPage
                 else if (random.Next(5) == 0)
                     TreePage.InsertTree(
                         page, index, keys[index], new PageLink(PageRef.ToFile(random.Next(2, 900)), 1), Mutation.RandomBytes(random, TreePage.TreeValueBytes));
+                else if (random.Next(5) == 0)
+                    InsertCompressed(page, index, keys[index], Mutation.RandomBytes(random, 30));
                 else
                     Mutation.RandomBytes(random, 20).CopyTo(TreePage.InsertInline(page, index, keys[index], 20));
             }
         }
 
         return bytes;
+    }
+
+    private static void InsertCompressed(byte* page, int index, byte[] key, byte[] part)
+    {
+        byte[] value = [.. part, .. part, .. part, .. part, .. part, .. part, .. part, .. part, .. part, .. part];
+        Assert.True(new ValueCompression().TryCompress(value.AsSpan(0, 5), value.AsSpan(5), out var compressed));
+        compressed.CopyTo(TreePage.InsertInline(page, index, key, TreePage.CompressedInline(compressed.Length)));
     }
 
     private static string? Use(byte[] bytes, byte around, byte[] key)
@@ -85,6 +94,8 @@ internal static unsafe class FuzzedPage
             hash.Add(TreePage.CellBytes(page, index));
             if (Page.Type(page) == PageType.Branch)
                 hash.Add(HashCode.Combine(TreePage.Child(page, index)->Reference.Value, TreePage.Subtree(page, index)->Summary.Value));
+            else if (TreePage.Reference(page, index) == null && TreePage.IsCompressed(Page.Cell(page, index)))
+                hash.AddBytes(TreePage.TryDecompress(null!, Page.Cell(page, index)));
             else if (TreePage.HasTree(page, index) || TreePage.Reference(page, index) == null)
                 hash.AddBytes(TreePage.Value(null!, page, index));
         }

@@ -4,6 +4,7 @@ using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.Internal.V1;
 using KvCluster.Node;
+using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Hosting;
@@ -24,7 +25,7 @@ public sealed class LevelTests
     private const uint Earliest = 1;
 
     private static readonly ProgramLevels Earlier = new((1, 1), (1, 1));
-    private static readonly ProgramLevels Later = new((1, 5), (1, 2));
+    private static readonly ProgramLevels Later = new((1, 6), (1, 2));
 
     private static readonly CoordinatorKeys Keys = new("local");
 
@@ -50,8 +51,8 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
         foreach (var (levels, text) in (ReadOnlySpan<(ProgramLevels, string)>)[
-            (new((5, 6), (1, 1)), "format level 4, but only the levels 5 to 6 are supported"),
-            (new((1, 4), (2, 2)), "contract level 1, but only level 2 is supported")])
+            (new((6, 7), (1, 1)), "format level 5, but only the levels 6 to 7 are supported"),
+            (new((1, 5), (2, 2)), "contract level 1, but only level 2 is supported")])
         {
             var options = cluster.OptionsOf(1) with { Levels = levels };
             var refused = Assert.Throws<AggregateException>(() => cluster.StartNodeAsync(options).Wait()).InnerException;
@@ -72,7 +73,7 @@ public sealed class LevelTests
 
         await cluster.StartNodeAsync(cluster.OptionsOf(3) with { Levels = Earlier });
         await RegisteredAsync(cluster);
-        await RefusedAsync($"not all nodes support format level 4 and contract level 1: node 3 (version {ProgramVersion.Full}) supports the format levels 1 to "
+        await RefusedAsync($"not all nodes support format level 5 and contract level 1: node 3 (version {ProgramVersion.Full}) supports the format levels 1 to "
             + "1 and the contract levels 1 to 1. Upgrade them first.");
         Assert.Equal(Earliest, (await LevelsAsync(cluster)).Format);
 
@@ -80,17 +81,17 @@ public sealed class LevelTests
         await cluster.StartNodeAsync(3);
         await RegisteredAsync(cluster);
         var raised = await LevelsAsync(cluster, raise: true);
-        Assert.Equal((4U, 1U, 1U, 1U), (raised.Format, raised.FormatBefore, raised.Contract, raised.ContractBefore));
+        Assert.Equal((5U, 1U, 1U, 1U), (raised.Format, raised.FormatBefore, raised.Contract, raised.ContractBefore));
         Assert.All(raised.Nodes, static node => Assert.Equal((Earliest, 1U), (node.FormatInUse, node.ContractInUse)));
         var again = await LevelsAsync(cluster, raise: true);
-        Assert.Equal((4U, 4U), (again.Format, again.FormatBefore));
+        Assert.Equal((5U, 5U), (again.Format, again.FormatBefore));
 
         await cluster.StopNodeAsync(3);
         var older = await Assert.ThrowsAsync<DirectoryFormatException>(() => cluster.StartNodeAsync(cluster.OptionsOf(3) with { Levels = Earlier }));
-        Assert.Contains("format level 4, but only level 1 is supported", older.Message, StringComparison.Ordinal);
+        Assert.Contains("format level 5, but only level 1 is supported", older.Message, StringComparison.Ordinal);
         await cluster.StartNodeAsync(3);
         await Eventually.TrueAsync(
-            async () => (await LevelsAsync(cluster)).Nodes.Select(static node => node.FormatInUse).SequenceEqual([1U, 1U, 4U]), "node 3 uses the raised level");
+            async () => (await LevelsAsync(cluster)).Nodes.Select(static node => node.FormatInUse).SequenceEqual([1U, 1U, 5U]), "node 3 uses the raised level");
 
         Task RefusedAsync(string told) =>
             Refusal.ExpectAsync(() => LevelsAsync(cluster, raise: true), StatusCode.FailedPrecondition, "NOT_RAISED", $"Nothing was changed: {told}");
@@ -104,7 +105,7 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(3, Earliest);
         await RegisteredAsync(cluster);
         await PutAsync(cluster);
-        Assert.Equal(4U, (await LevelsAsync(cluster, raise: true)).Format);
+        Assert.Equal(5U, (await LevelsAsync(cluster, raise: true)).Format);
         foreach (var restarted in (uint[])[1, 2, 3])
         {
             await cluster.FollowedAsync();
@@ -119,7 +120,7 @@ public sealed class LevelTests
             }
         }
         await RegisteredAsync(cluster);
-        Assert.All((await LevelsAsync(cluster)).Nodes, static node => Assert.Equal(4U, node.FormatInUse));
+        Assert.All((await LevelsAsync(cluster)).Nodes, static node => Assert.Equal(5U, node.FormatInUse));
         await Eventually.TrueAsync(async () =>
         {
             var replicas = (await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => cluster.StatusOfAsync(node, digest: true))))
@@ -137,7 +138,7 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(1, Earliest);
         await RegisteredAsync(cluster);
         await PutAsync(cluster);
-        Assert.Equal(4U, (await LevelsAsync(cluster, raise: true)).Format);
+        Assert.Equal(5U, (await LevelsAsync(cluster, raise: true)).Format);
         await PutAsync(cluster);
         await cluster.StopNodeAsync(1);
         Assert.Equal([SegmentHeader.VersionBefore], SegmentVersions(cluster.DirectoryOf(1)).Distinct());
@@ -154,14 +155,21 @@ public sealed class LevelTests
     public async Task DataFile_HasTheVersionOfTheRaisedLevel_FromTheNextStartOn()
     {
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(1, format: 3);
+        await cluster.StopNodeAsync(1);
+        await cluster.StartNodeAsync(Compressing(cluster.OptionsOf(1)));
         await RegisteredAsync(cluster);
         await CheckpointedAsync();
-        Assert.Equal(4U, (await LevelsAsync(cluster, raise: true)).Format);
+        Assert.Equal(5U, (await LevelsAsync(cluster, raise: true)).Format);
         await CheckpointedAsync();
-        Assert.Equal(MetaPage.FormatVersionBefore, Newest()!.Version);
+        Assert.Equal(MetaPage.FormatVersionMin, Newest()!.Version);
 
         await cluster.StopNodeAsync(1);
         await cluster.StartNodeAsync(1);
+        await CheckpointedAsync();
+        Assert.Equal(MetaPage.FormatVersionOfDividedValues, Newest()!.Version);
+
+        await cluster.StopNodeAsync(1);
+        await cluster.StartNodeAsync(Compressing(cluster.OptionsOf(1)));
         await CheckpointedAsync();
         Assert.Equal(MetaPage.FormatVersion, Newest()!.Version);
 
@@ -177,6 +185,9 @@ public sealed class LevelTests
             await Eventually.TrueAsync(() => Newest()?.Revision > before, "a checkpoint is written");
         }
 
+        static NodeOptions Compressing(NodeOptions options) =>
+            options with { Storage = options.Storage with { Pages = options.Storage.Pages with { CompressesValues = true } } };
+
         MetaPage? Newest() => MetaPagesOf(cluster.DirectoryOf(1)).MaxBy(static meta => meta.Revision);
     }
 
@@ -191,11 +202,11 @@ public sealed class LevelTests
         using var stop = new CancellationTokenSource();
         var starting = NodeHost.StartAsync(cluster.OptionsOf(1), cluster.Coordinator, health, NullLoggerFactory.Instance, stop.Token);
         await Eventually.TrueAsync(
-            () => health.NotStarted?.Contains("they were raised to 4 and 1, so it was restored from an older copy", StringComparison.Ordinal) == true,
+            () => health.NotStarted?.Contains("they were raised to 5 and 1, so it was restored from an older copy", StringComparison.Ordinal) == true,
             "the node waits and says why");
         await stop.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => starting);
-        await cluster.SetFormatLevelAsync(4);
+        await cluster.SetFormatLevelAsync(5);
         await cluster.StartNodeAsync(1);
     }
 
@@ -247,8 +258,8 @@ public sealed class LevelTests
         };
         var (second, refusal) = await new ClusterLevels(late, Keys, NullLogger.Instance).AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None);
         Assert.Equal("", refusal);
-        Assert.Equal((4U, Earliest), (first!.Format, first.FormatBefore));
-        Assert.Equal((4U, 4U), (second!.Format, second.FormatBefore));
+        Assert.Equal((5U, Earliest), (first!.Format, first.FormatBefore));
+        Assert.Equal((5U, 5U), (second!.Format, second.FormatBefore));
     }
 
     [Fact]
@@ -258,7 +269,7 @@ public sealed class LevelTests
         await using var failing = new RefusingCoordinator(await CreateAsync(folder.Path), Keys.Cluster, refusals: 1);
         var levels = new ClusterLevels(failing, Keys, NullLogger.Instance);
         await Assert.ThrowsAsync<ChangeUnknownException>(() => levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None));
-        Assert.Equal(4U, (await levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None)).Answer!.Format);
+        Assert.Equal(5U, (await levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None)).Answer!.Format);
     }
 
     /// <summary>One line said that the change may have been made, and that nothing was changed.</summary>

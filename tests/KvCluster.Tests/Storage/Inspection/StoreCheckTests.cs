@@ -317,6 +317,35 @@ public sealed partial class StoreCheckTests : IDisposable
         Assert.Equal(["key-002"], _bench.ReadAllKeys().Keys);
     }
 
+    /// <summary>
+    /// A checksum only proves that a page is what was written: a bug, failing memory or another replica may have compressed nothing that can be read again.
+    /// </summary>
+    [Fact]
+    public void Value_WhoseCompressedBytesGiveNone_IsNamedAndLeftOut()
+    {
+        ReplaceData(batch =>
+        {
+            var compressed = new byte[60];
+            compressed.AsSpan().Fill(0xFF);
+            BitConverter.GetBytes(600).CopyTo(compressed, 0);
+            (compressed[4], compressed[5]) = (3, 0);
+            batch.Put(TreeId.Kv, StoreBench.Text("key-001"), compressed);
+            MarkAsCompressed(batch, "key-001");
+            batch.Put(TreeId.Kv, StoreBench.Text("key-002"), [0, 0, 1, (byte)'v']);
+        });
+        using (var disk = _bench.Disk.Copy())
+        using (var pages = PageStore.Open(disk, Data, new PageStoreOptions()))
+            Assert.Contains("do not give it", Assert.Throws<CorruptStoreException>(pages.Verify).Message, StringComparison.Ordinal);
+        var damage = Assert.Single(Damage());
+        Assert.Equal("kv: the value of the key \"key-001\"", damage.Lost);
+        Assert.Contains("a value of 600 bytes whose compressed bytes do not give it", damage.What, StringComparison.Ordinal);
+        using (var recovery = BeginRecovery())
+            recovery.Run();
+        Assert.Empty(Damage());
+        _bench.Open();
+        Assert.Equal(["key-002"], _bench.ReadAllKeys().Keys);
+    }
+
     [Fact]
     public void Plan_OfAQuarantinedReplica_SaysThatItIsTrustedAgain()
     {
@@ -464,6 +493,14 @@ public sealed partial class StoreCheckTests : IDisposable
     {
         Assert.True(batch.TryGet(TreeId.Sets, StoreBench.Text(set), out var value));
         return MemoryMarshal.CreateSpan(ref MemoryMarshal.GetReference(value), value.Length);
+    }
+
+    // The value of a key of at most eight bytes has its length in the two bytes before it.
+    private static unsafe void MarkAsCompressed(WriteBatch batch, string key)
+    {
+        Assert.True(batch.TryGet(TreeId.Kv, StoreBench.Text(key), out var value));
+        fixed (byte* place = value)
+            *(ushort*)(place - 2) = (ushort)TreePage.CompressedInline(value.Length);
     }
 
     private void ReplaceData(Action<WriteBatch> fill) => ReplaceData((batch, _) => fill(batch));

@@ -21,9 +21,15 @@ internal sealed class DataFileDecoder
         Assert.Equal(U32(_meta), Crc32C.Of(file.AsSpan(_meta + 4, PageBytes - 4)));
         Assert.Equal((byte)6, file[_meta + 4]);
         Assert.Equal("KVCDATA\0"u8.ToArray(), file[(_meta + 8)..(_meta + 16)]);
-        Assert.Equal((6u, 8192u), (U32(_meta + 16), U32(_meta + 20)));
+        Assert.Equal(8192u, U32(_meta + 20));
         Assert.Equal((ulong)(_meta / PageBytes), U64(_meta + 24) % 2);
     }
+
+    /// <summary>The version of the file.</summary>
+    public uint Version => U32(_meta + 16);
+
+    /// <summary>How many compressed values were read from leaves, and from runs.</summary>
+    public (int Inline, int InRuns) Compressed { get; private set; }
 
     /// <summary>Epoch and change of the last record covered.</summary>
     public Etag Etag => new(U64(_meta + 80), U64(_meta + 72));
@@ -112,7 +118,8 @@ internal sealed class DataFileDecoder
             }
             Assert.Equal((byte)1, type);
             var (isOverflow, hasTree) = (U16(cell + 2) == 65_535, U16(cell + 2) == 65_534);
-            var rest = cell + (isOverflow ? 20 : hasTree ? 44 : 4);
+            var isCompressed = isOverflow ? (U32(cell + 4) & (1u << 30)) != 0 : !hasTree && U16(cell + 2) >= 32_768;
+            var rest = cell + (isOverflow ? isCompressed ? 24 : 20 : hasTree ? 44 : 4);
             var suffixLength = U16(cell);
             var head = _file[(page + 64 + (index * 8))..(page + 72 + (index * 8))];
             Array.Reverse(head);
@@ -128,7 +135,12 @@ internal sealed class DataFileDecoder
                 entries.Add((key, _file[(cell + 20)..(cell + 44)]));
                 continue;
             }
-            entries.Add((key, isOverflow ? ReadRun(cell, rest + restLength) : _file[(rest + restLength)..(rest + restLength + U16(cell + 2))]));
+            var value = isOverflow ? ReadRun(cell, rest + restLength) : _file[(rest + restLength)..(rest + restLength + (U16(cell + 2) & 32_767))];
+            if (isCompressed)
+                value = isOverflow ? Decompress(U32(cell + 20), value) : Decompress(U32(rest + restLength), value.AsSpan(4));
+            if (isCompressed)
+                Compressed = isOverflow ? (Compressed.Inline, Compressed.InRuns + 1) : (Compressed.Inline + 1, Compressed.InRuns);
+            entries.Add((key, value));
         }
         return anyRefers;
     }
@@ -136,7 +148,7 @@ internal sealed class DataFileDecoder
     private byte[] ReadRun(int cell, int behindKey)
     {
         Assert.Equal(0, cell % 8);
-        var (whole, isDivided) = ((int)(U32(cell + 4) & 0x7FFF_FFFF), U32(cell + 4) >> 31 == 1);
+        var (whole, isDivided) = ((int)(U32(cell + 4) & 0x3FFF_FFFF), U32(cell + 4) >> 31 == 1);
         var beginning = isDivided ? (64 + whole) % PageBytes : 0;
         var length = whole - beginning;
         Assert.True(!isDivided || length >= PageBytes - 64, $"The run of a divided value has only {length} bytes of it.");
@@ -150,6 +162,38 @@ internal sealed class DataFileDecoder
             Assert.True(_reached.Add((run / PageBytes) + page));
         Assert.True(_file.AsSpan(run + 64 + length, (pages * PageBytes) - 64 - length).IndexOfAnyExcept((byte)0) < 0);
         return [.. _file[behindKey..(behindKey + beginning)], .. _file[(run + 64)..(run + 64 + length)]];
+    }
+
+    /// <summary>A header with its length before it, and then a block of LZ4 (github.com/lz4/lz4, doc/lz4_Block_format.md).</summary>
+    private static byte[] Decompress(uint length, ReadOnlySpan<byte> compressed)
+    {
+        var at = 1 + compressed[0];
+        List<byte> value = [.. compressed[1..at]];
+        while (true)
+        {
+            var token = compressed[at++];
+            var literals = Length(token >> 4, compressed, ref at);
+            value.AddRange(compressed.Slice(at, literals));
+            at += literals;
+            if (at == compressed.Length)
+                break;
+            var distance = compressed[at] | (compressed[at + 1] << 8);
+            at += 2;
+            for (var left = Length(token & 15, compressed, ref at) + 4; left > 0; left--)
+                value.Add(value[^distance]);
+        }
+        Assert.Equal(length, (uint)value.Count);
+        return [.. value];
+
+        static int Length(int first, ReadOnlySpan<byte> block, ref int at)
+        {
+            for (var more = first == 15; more; at++)
+            {
+                first += block[at];
+                more = block[at] == 255;
+            }
+            return first;
+        }
     }
 
     private int Open(ulong reference, uint checksum, byte type)

@@ -12,8 +12,23 @@ public sealed class DataFormatTests
     [MemberData(nameof(KeyProfile.NamesOfSmall), MemberType = typeof(KeyProfile))]
     public void File_ReadByTheDocumentAlone_HoldsWhatWasWritten(string profile) => Seeds.Run(2, random =>
     {
-        using var store = new ModelStore();
-        var keys = KeyProfile.Of(profile);
+        var (decoder, seen) = WriteAndRead(KeyProfile.Of(profile), random, compresses: false);
+        Assert.Equal((6u, (0, 0)), (decoder.Version, decoder.Compressed));
+        Assert.True(seen.Depth > 1 || profile == "zeros", $"The tree has {seen.Depth} levels.");
+        Assert.True(seen.Prefix > 10 || profile != "paths", $"The longest prefix has only {seen.Prefix} bytes.");
+    });
+
+    [Fact]
+    public void File_WithCompressedValues_ReadByTheDocumentAlone_HoldsWhatWasWritten() => Seeds.Run(2, random =>
+    {
+        var (decoder, _) = WriteAndRead(KeyProfile.Compressible, random, compresses: true);
+        Assert.Equal(7u, decoder.Version);
+        Assert.True(decoder.Compressed is { Inline: > 50, InRuns: > 5 }, $"Only {decoder.Compressed} values are compressed.");
+    });
+
+    private static (DataFileDecoder Decoder, (int Prefix, int Depth) Seen) WriteAndRead(KeyProfile keys, Random random, bool compresses)
+    {
+        using var store = new ModelStore(new PageStoreOptions { MapBytes = 1L << 30, CompressesValues = compresses });
         for (var round = 0; round < 3; round++)
         {
             store.Batch(batch =>
@@ -49,9 +64,8 @@ public sealed class DataFormatTests
             sets, entry => Assert.Equal(store.Published.Sets[entry.Key].Members.Select(Convert.ToHexString), entry.Set.Members.Select(Convert.ToHexString)));
         Assert.True(large > 0, "No set is large.");
         decoder.CheckFreeMap();
-        Assert.True(seen.Depth > 1 || profile == "zeros", $"The tree has {seen.Depth} levels.");
-        Assert.True(seen.Prefix > 10 || profile != "paths", $"The longest prefix has only {seen.Prefix} bytes.");
-    });
+        return (decoder, seen);
+    }
 
     [Theory]
     [MemberData(nameof(KeyProfile.NamesOfLarge), MemberType = typeof(KeyProfile))]
@@ -63,7 +77,7 @@ public sealed class DataFormatTests
     {
         using var disk = new SimulatedDisk();
         byte[] identity = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
-        using (var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 26 }, identity))
+        using (var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 26, CompressesValues = false }, identity))
         {
             var batch = store.Begin();
             batch.Put(TreeId.Kv, "b"u8, "two"u8);

@@ -95,7 +95,7 @@ public sealed unsafe class DividedValueTests
         {
             Fill(store, valueBytes: 9_000, mark: 1);
             store.CheckpointAll();
-            Assert.Equal(MetaPage.FormatVersionBefore, store.Meta.Newest.Version);
+            Assert.Equal(MetaPage.FormatVersionMin, store.Meta.Newest.Version);
             Assert.True(store.Free.UsedPages >= 2 * Keys, "A value of 9,000 bytes does not have two pages.");
         }
         using (var store = PageStore.Open(disk, "data", before with { DividesValues = true }))
@@ -103,14 +103,14 @@ public sealed unsafe class DividedValueTests
             AssertHas(store, valueBytes: 9_000, mark: 1);
             Fill(store, valueBytes: 9_000, mark: 2);
             store.CheckpointAll();
-            Assert.Equal(MetaPage.FormatVersion, store.Meta.Newest.Version);
+            Assert.Equal(MetaPage.FormatVersionOfDividedValues, store.Meta.Newest.Version);
         }
         using (var store = PageStore.Open(disk, "data", before))
         {
             AssertHas(store, valueBytes: 9_000, mark: 2);
             store.Apply(static batch => batch.Put(TreeId.Kv, ByteKeys.Of(Keys), "last"u8));
             store.CheckpointAll();
-            Assert.Equal(MetaPage.FormatVersion, store.Meta.Newest.Version);
+            Assert.Equal(MetaPage.FormatVersionOfDividedValues, store.Meta.Newest.Version);
             store.Verify();
         }
     }
@@ -238,7 +238,7 @@ public sealed unsafe class DividedValueTests
         Assert.Equal("entry 0 has a divided value of 100 bytes, which do not fill a page", PageStructure.Problem(page));
         *recorded = OverflowRun.Recorded(12_128, 4_000);
         Assert.Equal($"entry 0 at {Page.Slots(page)[0]} extends beyond the cells or is not aligned to 8 bytes", PageStructure.Problem(page));
-        foreach (var length in (int[])[Page.ValueBytesMax + 1, int.MaxValue])
+        foreach (var length in (int[])[Page.ValueBytesMax + 1, (1 << 30) - 1])
         {
             *recorded = (uint)length;
             Assert.Equal($"entry 0 has a value of {length} bytes, which is too long", PageStructure.Problem(page));

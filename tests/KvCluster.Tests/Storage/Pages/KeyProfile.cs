@@ -31,6 +31,13 @@ internal sealed record KeyProfile(string Name, Func<Random, byte[]> Key, Func<Ra
         random => Encoding.ASCII.GetBytes($"{random.Next(2_000):d6}"),
         random => Bytes(random, random.Next(4) == 0 ? (random.Next(1, 3) * Page.Bytes) - Page.HeaderBytes + random.Next(300) : random.Next(150)));
 
+    /// <summary>Values of all sizes, most of which can be compressed, by little or by much.</summary>
+    public static readonly KeyProfile Compressible = new(
+        "compressible values",
+        random => Encoding.ASCII.GetBytes($"{random.Next(700):d6}{new string('x', random.Next(2) * 12)}"),
+        random => Repetitive(
+            random, random.Next(12) switch { 0 => random.Next(60_000), 1 => random.Next(12_000), < 4 => random.Next(256), _ => random.Next(200, 1_500) }));
+
     /// <summary>The names of all profiles, for theories.</summary>
     public static TheoryData<string> Names => [.. All.Select(profile => profile.Name)];
 
@@ -45,6 +52,20 @@ internal sealed record KeyProfile(string Name, Func<Random, byte[]> Key, Func<Ra
     {
         var bytes = new byte[count];
         random.NextBytes(bytes);
+        return bytes;
+    }
+
+    /// <summary>Random bytes, of which some parts are one byte again and again.</summary>
+    private static byte[] Repetitive(Random random, int count)
+    {
+        var bytes = Bytes(random, count);
+        var often = random.Next(5);
+        for (var (at, part) = (0, 0); at < count; at += part)
+        {
+            part = Math.Min(random.Next(1, 80), count - at);
+            if (random.Next(4) < often)
+                bytes.AsSpan(at, part).Fill((byte)at);
+        }
         return bytes;
     }
 

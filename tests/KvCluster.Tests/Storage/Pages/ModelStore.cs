@@ -29,7 +29,10 @@ internal sealed class ModelStore : IDisposable
 
     public SimulatedDisk Disk { get; } = new();
 
-    public PageStoreOptions Options { get; }
+    public PageStoreOptions Options { get; private set; }
+
+    /// <summary>Whether each opening compresses values if the one before did not, and the other way around.</summary>
+    public bool SwitchesCompression { get; init; }
 
     /// <summary>The shortest run of free pages whose space is given back after a checkpoint.</summary>
     public int HolePagesMin { get; set; } = FreeMap.HolePagesMin;
@@ -206,6 +209,8 @@ internal sealed class ModelStore : IDisposable
         Store.Dispose();
         if (crash is { } unsynced)
             Disk.Restart(unsynced, seed);
+        if (SwitchesCompression)
+            Options = Options with { CompressesValues = !Options.CompressesValues };
         Store = PageStore.Open(Disk, Path, Options);
         if (written is not null)
             (_checkpointedBefore, _checkpointed) = (_checkpointed, written);

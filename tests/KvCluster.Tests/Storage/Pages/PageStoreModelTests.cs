@@ -39,6 +39,13 @@ public sealed class PageStoreModelTests
     public void RandomOperations_OverDeltasOfDividedValues_MatchTheModel() =>
         Seeds.Run(3, random => RunSteps(KeyProfile.Divided, random, WithDeltas(random), keysBefore: 600, changesMax: 12));
 
+    /// <summary>Over compressed values in leaves, deltas and runs, beside others. With each opening the store stops to compress, or begins again.</summary>
+    [Fact]
+    public void RandomOperations_OverCompressedValues_MatchTheModel() => Seeds.Run(
+        4, random => RunSteps(
+            KeyProfile.Compressible, random, WithDeltas(random) with { DeltaBytesMax = random.Next(3) * 2_048, CompressesValues = true }, keysBefore: 400,
+            changesMax: 20));
+
     private static PageStoreOptions WithDeltas(Random random) => new()
     {
         MapBytes = 1L << 30,
@@ -50,7 +57,7 @@ public sealed class PageStoreModelTests
 
     private static void RunSteps(KeyProfile keys, Random random, PageStoreOptions options, int keysBefore, int changesMax)
     {
-        using var store = new ModelStore(options);
+        using var store = new ModelStore(options) { SwitchesCompression = options.CompressesValues };
         if (keysBefore > 0)
         {
             store.Batch(batch => Fill(batch, keys, random, keysBefore));

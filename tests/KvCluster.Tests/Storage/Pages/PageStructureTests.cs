@@ -14,7 +14,7 @@ public sealed unsafe class PageStructureTests
     public void Read_CorruptedPagesWithValidChecksums_ReturnsValuesOrDamageAndStaysInThePage() => Seeds.Run(30, random =>
     {
         using var disk = new SimulatedDisk();
-        var options = new PageStoreOptions { MapBytes = 1 << 26 };
+        var options = new PageStoreOptions { MapBytes = 1 << 26, CompressesValues = random.Next(2) == 0 };
         Fill(disk, options, random);
         var bytes = Content(disk);
         var numbers = Enumerable.Range(2, (bytes.Length / Page.Bytes) - 2).Where(number => bytes[(number * Page.Bytes) + 4] is 1 or 2).ToArray();
@@ -113,7 +113,8 @@ public sealed unsafe class PageStructureTests
     {
         using var store = PageStore.Create(disk, "data", options, new byte[16]);
         disk.SyncDirectory("");
-        PutAndCheckpoint(store, KeyProfile.All[random.Next(KeyProfile.All.Length)], random, puts: 200);
+        var profile = options.CompressesValues ? KeyProfile.Compressible : KeyProfile.All[random.Next(KeyProfile.All.Length)];
+        PutAndCheckpoint(store, profile, random, puts: 200);
     }
 
     private static void PutAndCheckpoint(PageStore store, KeyProfile profile, Random random, int puts)
@@ -121,7 +122,11 @@ public sealed unsafe class PageStructureTests
         store.Apply(batch =>
         {
             for (var put = 0; put < puts; put++)
-                batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
+            {
+                var value = profile.Value(random);
+                var header = Math.Min(value.Length, 6);
+                batch.Put(TreeId.Kv, profile.Key(random), value.AsSpan(0, header), value.AsSpan(header));
+            }
         });
         store.CheckpointAll();
     }

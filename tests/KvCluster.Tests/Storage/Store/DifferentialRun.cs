@@ -97,6 +97,7 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
             FillSegments = random.Next(2) == 0,
             CheckpointJournalBytes = (2L << 20) << random.Next(5),
             CheckpointScratchBytes = (4L << 20) << random.Next(5),
+            Pages = new PageStoreOptions { CompressesValues = random.Next(2) == 0 },
         };
         _store = StandaloneStore.Open(LocalDisk.Instance, _folder, options, TimeProvider.System, NullLogger.Instance, (32L << 20) << random.Next(5));
     }

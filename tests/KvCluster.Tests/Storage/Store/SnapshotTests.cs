@@ -76,7 +76,7 @@ public sealed class SnapshotTests : IDisposable
         Assert.Equal(leader.Digest(), follower.Digest());
         Checkpoint(leader);
         var version = leader.Store.Pages.Meta.Newest.Version;
-        Assert.Equal(leaderDivides ? MetaPage.FormatVersion : MetaPage.FormatVersionBefore, version);
+        Assert.Equal(leaderDivides ? MetaPage.FormatVersionOfDividedValues : MetaPage.FormatVersionMin, version);
         using (var source = leader.Store.Checkpoints.OpenSource())
         {
             using var installer = Installer(source, follower);
@@ -94,7 +94,7 @@ public sealed class SnapshotTests : IDisposable
         Checkpoint(follower);
         follower.Reopen();
         // One of them divides values, and what came divided stays so.
-        Assert.Equal(MetaPage.FormatVersion, follower.Store.Pages.Meta.Newest.Version);
+        Assert.Equal(MetaPage.FormatVersionOfDividedValues, follower.Store.Pages.Meta.Newest.Version);
         Assert.Equal(leader.Digest(), follower.Digest());
         follower.Store.Pages.Verify();
 
@@ -111,6 +111,58 @@ public sealed class SnapshotTests : IDisposable
 
         static StoreOptions Options(bool divides) =>
             StoreBench.SmallOptions with { Pages = StoreBench.SmallOptions.Pages with { DividesValues = divides } };
+    }
+
+    /// <summary>Compression is a matter of each replica. Their states are equal, and each takes the file of the other.</summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Install_WhereOneReplicaCompressesValuesAndTheOtherDoesNot_HasTheLeadersState(bool leaderCompresses)
+    {
+        using var leader = new ReplicaBench(new(1), Options(leaderCompresses));
+        using var follower = new ReplicaBench(new(2), Options(!leaderCompresses));
+        leader.Lead(1);
+        PutAll('a');
+        follower.Follow(leader);
+        follower.Commit(leader.Store.Log.Last.Etag);
+        Assert.Equal(leader.Digest(), follower.Digest());
+        Checkpoint(leader);
+        var version = leader.Store.Pages.Meta.Newest.Version;
+        Assert.Equal(leaderCompresses ? MetaPage.FormatVersion : MetaPage.FormatVersionOfDividedValues, version);
+        using (var source = leader.Store.Checkpoints.OpenSource())
+        {
+            using var installer = Installer(source, follower);
+            Transfer(source, installer, null);
+            var covers = installer.Complete(follower.Store.Durable.Control);
+            follower.Store.Dispose();
+            installer.SwitchIn(follower.Store.Durable.Control with { Committed = covers.Etag, Acknowledged = covers.Etag });
+        }
+        follower.Reopen();
+        Assert.Equal(version, follower.Store.Pages.Meta.Newest.Version);
+        Assert.Equal(leader.Digest(), follower.Digest());
+        PutAll('b');
+        follower.Follow(leader);
+        follower.Commit(leader.Store.Log.Last.Etag);
+        Checkpoint(follower);
+        follower.Reopen();
+        // One of them compresses values, and what came compressed stays so.
+        Assert.Equal(MetaPage.FormatVersion, follower.Store.Pages.Meta.Newest.Version);
+        Assert.Equal(leader.Digest(), follower.Digest());
+        follower.Store.Pages.Verify();
+
+        void PutAll(char letter)
+        {
+            foreach (var (index, bytes) in ((int[])[40, 300, 2_100, 9_000, 40_000, 900_000]).Index())
+            {
+                for (var key = 0; key < 4; key++)
+                    _ = leader.Put($"key-{key}-{(letter == 'a' ? index : 5 - index)}", new string(letter, bytes + key));
+                leader.Run();
+            }
+            leader.Commit(leader.Store.Log.Last.Etag);
+        }
+
+        static StoreOptions Options(bool compresses) =>
+            StoreBench.SmallOptions with { Pages = StoreBench.SmallOptions.Pages with { CompressesValues = compresses } };
     }
 
     [Fact]
