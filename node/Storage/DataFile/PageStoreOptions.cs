@@ -55,7 +55,7 @@ internal sealed record PageStoreOptions
     /// are text and space or the page cache is short. Only where values are divided, and not as long as programs that cannot read such a file may have to
     /// (format levels below 5). A file that has it keeps what was written, and is read whatever this says.
     /// </summary>
-    public bool CompressesValues { get => field && DividesValues; init; } = CompressesValuesDefault;
+    public bool CompressesValues { get => field && DividesValues; init; }
 
     /// <summary>The least version that a file with these options has.</summary>
     public uint FileVersionMin =>
@@ -69,9 +69,6 @@ internal sealed record PageStoreOptions
 
     /// <summary>What stores have that say nothing else. Tests set it, to run over trees with smaller deltas or with whole leaves.</summary>
     internal static int DeltaBytesMaxDefault { get; set; } = Pages.ScratchPool.BlockBytesMax;
-
-    /// <summary>Likewise whether values are compressed.</summary>
-    internal static bool CompressesValuesDefault { get; set; }
 
     /// <summary>Tests: whether a leaf stays whole at the end of a batch although its delta would be small. Null: no leaf does.</summary>
     internal Func<bool>? StaysWhole { get; init; } = StaysWholeDefault;

@@ -6,8 +6,7 @@ namespace KvCluster.Tests.Storage.Trees;
 
 /// <summary>
 /// With KV_DELTAS=BYTES/N in the environment, all stores of these tests that say nothing else hold changed leaves as deltas of at most so many bytes, and each
-/// Nth leaf whole. So every test of the engine can run over deltas beside whole leaves, and with KV_DELTAS=0 over whole leaves alone. With KV_COMPRESS=1 they
-/// compress values.
+/// Nth leaf whole. So every test of the engine can run over deltas beside whole leaves, and with KV_DELTAS=0 over whole leaves alone.
 /// </summary>
 internal static class DeltaSwitch
 {
@@ -16,7 +15,6 @@ internal static class DeltaSwitch
     [ModuleInitializer]
     internal static void Apply()
     {
-        PageStoreOptions.CompressesValuesDefault = Environment.GetEnvironmentVariable("KV_COMPRESS") == "1";
         if (Environment.GetEnvironmentVariable("KV_DELTAS")?.Split('/') is not [var bytes, .. var rest])
             return;
         PageStoreOptions.DeltaBytesMaxDefault = int.Parse(bytes, CultureInfo.InvariantCulture);
