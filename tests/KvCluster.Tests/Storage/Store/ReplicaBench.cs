@@ -134,13 +134,24 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         return StoreBench.Answer(answer);
     }
 
-    /// <summary>Commits everything up to an etag, as the owner of a replica does.</summary>
+    /// <summary>
+    /// Commits everything up to an etag, as the owner of a replica does. A follower applies it at once if it is at most a step; more waits for
+    /// <see cref="ApplyAll"/>.
+    /// </summary>
     public void Commit(Etag etag)
     {
         if (Store.Writes.IsLeading)
             Store.Writes.Commit(etag);
         else
             Store.Follower.Commit(etag);
+    }
+
+    /// <summary>Applies what is committed and waits, step by step, as the turns of an owner's loop do.</summary>
+    public void ApplyAll()
+    {
+        while (Store.Follower.ApplyMore())
+        {
+        }
     }
 
     /// <summary>Appends the waiting requests as one batch, at <see cref="WallTime"/> plus this much.</summary>
@@ -232,8 +243,10 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
             : null;
     }
 
+    /// <summary>The digest of the published state, which must have everything that is committed: one that is behind would look like a difference.</summary>
     public byte[] Digest()
     {
+        Assert.False(Store.Committed.IsApplying, $"{Store.Committed.BytesWaiting} committed bytes wait to be applied.");
         using var snapshot = Store.OpenSnapshot();
         return TreeDigest.Of(snapshot);
     }

@@ -125,7 +125,7 @@ public sealed class SnapshotTests : IDisposable
         PutAll('a');
         follower.Follow(leader);
         follower.Commit(leader.Store.Log.Last.Etag);
-        follower.Run();
+        follower.ApplyAll();
         Assert.Equal(leader.Digest(), follower.Digest());
         Checkpoint(leader);
         var version = leader.Store.Pages.Meta.Newest.Version;
@@ -144,7 +144,7 @@ public sealed class SnapshotTests : IDisposable
         PutAll('b');
         follower.Follow(leader);
         follower.Commit(leader.Store.Log.Last.Etag);
-        follower.Run();
+        follower.ApplyAll();
         Checkpoint(follower);
         follower.Reopen();
         // One of them compresses values, and what came compressed stays so.
@@ -154,10 +154,10 @@ public sealed class SnapshotTests : IDisposable
 
         void PutAll(char letter)
         {
-            foreach (var (index, bytes) in ((int[])[40, 300, 2_100, 9_000, 30_000, 60_000]).Index())
+            foreach (var (index, bytes) in ((int[])[40, 300, 2_100, 9_000, 30_000, 60_000, 320_000]).Index())
             {
                 for (var key = 0; key < 4; key++)
-                    _ = leader.Put($"key-{key}-{(letter == 'a' ? index : 5 - index)}", new string(letter, bytes + key));
+                    _ = leader.Put($"key-{key}-{(letter == 'a' ? index : 6 - index)}", new string(letter, bytes + key));
                 leader.Run();
             }
             leader.Commit(leader.Store.Log.Last.Etag);
