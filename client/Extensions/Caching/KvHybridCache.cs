@@ -142,17 +142,20 @@ internal sealed class KvHybridCache : HybridCache, IAsyncDisposable, IDisposable
     {
         try
         {
-            flight.Succeed(await FindOrMakeAsync(request, state, factory, flight.Abandoned).ConfigureAwait(false));
+            var made = await FindOrMakeAsync(request, state, factory, flight.Abandoned).ConfigureAwait(false);
+            // First, because who is told may ask again at once, and would be given the same.
+            Leave();
+            flight.Succeed(made);
         }
         catch (Exception failure)
         {
             // Whatever the factory throws is for those who wait.
+            Leave();
             flight.Fail(failure);
         }
-        finally
-        {
+
+        void Leave() =>
             _flights.TryRemove(new KeyValuePair<(KvKey, Type, HybridCacheEntryFlags), object>((request.Key, typeof(T), request.Flags), flight));
-        }
     }
 
     private async ValueTask<Made<T>> FindOrMakeAsync<TState, T>(
