@@ -72,7 +72,8 @@ internal static class NodeSettings
 
     public static readonly Setting<string> Compress = new("compress", "WHAT",
         "What the replicas of this node compress in their data files: nothing, or values from 256 bytes on where LZ4 saves a quarter of them, which suits "
-        + "text. It takes effect on values that are put from then on, once the format level is 5. Nodes may differ in it.",
+        + "text. It takes effect on values that are put from the first start at format level 5 on, and costs processor time for each put and read of them. "
+        + "Nodes may differ in it.",
         SettingForms.Choice("nothing", CompressedValues)) { Default = "nothing" };
 
     public static readonly Setting<int?> MemoryBudget = new("memory-budget-mib", "MIB",

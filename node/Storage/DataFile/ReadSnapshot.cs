@@ -52,7 +52,7 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
             return RangeCount.Of(_roots.Space, root, from, to);
     }
 
-    /// <summary>The value of a key: in place, but for a divided value, of which it is a copy.</summary>
+    /// <summary>The value of a key: in place, but for a divided or compressed value, of which it is a copy.</summary>
     public bool TryGet(TreeId tree, scoped ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
         fixed (TreeRoot* root = &_root.Trees[(int)tree])

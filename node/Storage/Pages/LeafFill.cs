@@ -62,6 +62,9 @@ internal unsafe ref struct LeafFill
             return false;
         if (head >= _headEnd && (head > _headEnd || _end.SequenceCompareTo(key) <= 0))
             return false;
+        // A value that would need pages of its own is left to the writer, which compresses it once and then looks where it fits.
+        if (OverflowRun.IsNeeded(key.Length, header.Length + body.Length, _dividesValues))
+            return false;
         var isCompressed = false;
         if (_compression is not null && _compression.TryCompress(header, body, out var compressed))
         {
@@ -70,8 +73,6 @@ internal unsafe ref struct LeafFill
             body = default;
         }
         var length = header.Length + body.Length;
-        if (OverflowRun.IsNeeded(key.Length, length, _dividesValues))
-            return false;
         var start = _start - TreePage.InlineCellBytes(suffix.Length, length);
         if (start < Page.HeaderBytes + ((_count + 1) * Page.EntryBytes))
             return false;

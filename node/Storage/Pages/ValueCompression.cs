@@ -32,7 +32,7 @@ internal sealed class ValueCompression
         return bytes > 0;
     }
 
-    /// <summary>Returns the memory of large values: a batch begins.</summary>
+    /// <summary>Returns the memory of large values: a batch has ended, or begins after one that was given up.</summary>
     public void Forget()
     {
         if (_buffer.Length > KeptBytesMax)

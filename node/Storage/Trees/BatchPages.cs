@@ -41,7 +41,12 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool, LeafD
     }
 
     /// <summary>Replaces what has changed little by deltas, in the batch's trees.</summary>
-    public void Seal(TreeRoot* trees) => deltas.Seal(_changes, trees);
+    public void Seal(TreeRoot* trees)
+    {
+        deltas.Seal(_changes, trees);
+        // A store that is quiescent from here on would keep the memory of its last values.
+        compression?.Forget();
+    }
 
     /// <summary>An empty leaf or branch with a prefix.</summary>
     public byte* MakeEmpty(PageType type, ReadOnlySpan<byte> prefix = default)

@@ -19,6 +19,9 @@ internal readonly unsafe struct StoredSet
     internal StoredSet(PageSpace space, byte* cell)
     {
         _space = space;
+        // Only values of keys are compressed. What is decompressed is a copy, which may be moved.
+        if (TreePage.IsCompressed(cell))
+            throw space.Undecodable(cell);
         var stored = TreePage.CellValue(space, cell);
         // Pages are not moved. The copy of a divided value may be, but it is longer than that of any set, and is refused below.
         fixed (byte* value = stored)

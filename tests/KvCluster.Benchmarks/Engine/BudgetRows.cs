@@ -18,6 +18,7 @@ internal static class BudgetRows
     private const int CachePart = 2;
     private const int TimesMin = 4;
     private const int StepsMax = 4;
+
     // A checkpoint of many leaves takes both meta pages.
     private const ulong MetaPagesMin = 6;
     private static readonly (int Callers, int TransactionKeys)[] Writers = [(WriteRows.ManyCallers, 1), (1, 100), (16, 100)];

@@ -281,6 +281,23 @@ public sealed unsafe class CompressedValueTests
         Assert.Throws<CorruptStoreException>(store.Verify);
     }
 
+    /// <summary>A reader of a set keeps its place, and what is decompressed may be moved. No writer makes such an entry.</summary>
+    [Fact]
+    public void Set_ThatIsCompressed_IsDamage()
+    {
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", _plain, new byte[16]);
+        var page = stackalloc byte[Page.Bytes];
+        Page.Format(page, PageType.Leaf, []);
+        var text = Text(1, 700);
+        Assert.True(new ValueCompression().TryCompress(text.AsSpan(0, HeaderBytes), text.AsSpan(HeaderBytes), out var compressed));
+        compressed.CopyTo(TreePage.InsertInline(page, 0, [1], TreePage.CompressedInline(compressed.Length)));
+        var cell = Page.Cell(page, 0);
+        Assert.Contains(
+            "a value of 700 bytes whose compressed bytes do not give it",
+            Assert.Throws<CorruptStoreException>(() => new StoredSet(store.Space, cell)).Message, StringComparison.Ordinal);
+    }
+
     /// <summary>A length that was damaged under a checksum that is right would have memory taken for a value of megabytes.</summary>
     [Fact]
     public void Problem_LengthThatCompressedBytesCannotGive_IsReported()
