@@ -151,38 +151,6 @@ public sealed class MemoryBudgetTests : IDisposable
         Assert.Equal(0, new MemoryAccount(long.MaxValue, _time).ChangedPagesPlenty);
     }
 
-    // With a small budget the free pages that a checkpoint left made memory short, and the next one began when few leaves had changed.
-    [Fact]
-    public void StoreWhoseFreePagesAreEnough_ReturnsThemAndWritesNoCheckpoint()
-    {
-        Open(1, new StoreOptions { CheckpointScratchBytes = Budget, SegmentBytesMin = 64 << 10, RetainedJournalBytes = 0, ReserveBytes = 4096 });
-        var store = _stores[0];
-        for (var key = 0; key < 300; key++)
-        {
-            _ = Put(store, key, PageValueBytes);
-            Run(limit: int.MaxValue);
-        }
-        var done = store.Store.Checkpoints.RequestAsync();
-        Run(limit: int.MaxValue);
-        Assert.True(done.IsCompleted);
-        for (var key = 0; key < 30; key++)
-        {
-            _ = Put(store, key, PageValueBytes);
-            Run(limit: int.MaxValue);
-        }
-        var (written, free) = (store.Store.Statistics.CheckpointCounts.Pages, _account.UsedFor(MemoryUse.FreePages));
-        Assert.InRange(free, 1 << 20, Budget);
-        using var other = _account.Join(static () => { }, static () => false);
-        other.Set(MemoryUse.ChangedPages, (Budget / 8 * 3) - _account.Used + (free / 2));
-        Assert.True(_account.IsShort);
-        _time.Advance(TimeSpan.FromSeconds(1));
-        _ = Put(store, 0, 8);
-        Run(limit: int.MaxValue);
-        Assert.False(_account.IsShort);
-        Assert.Equal(written, store.Store.Statistics.CheckpointCounts.Pages);
-        Assert.False(store.Store.Checkpoints.IsRunning);
-    }
-
     // Nothing returned them but the next batch, which a quiescent store never gets.
     [Fact]
     public void QuiescentStore_ReturnsWhatReadersHeldAndWhatIsFree()
