@@ -21,7 +21,8 @@ internal static class BudgetRows
 
     // A checkpoint of many leaves takes both meta pages.
     private const ulong MetaPagesMin = 6;
-    private static readonly (int Callers, int TransactionKeys)[] Writers = [(WriteRows.ManyCallers, 1), (1, 100), (16, 100)];
+    private static readonly (int Callers, int TransactionKeys)[] Writers =
+        [(WriteRows.ManyCallers, 1), (1, WriteRows.TransactionKeys), (WriteRows.TransactionCallers, WriteRows.TransactionKeys)];
 
     /// <summary>The name of a row.</summary>
     public static string Of(int callers, int transactionKeys, long budget) => string.Create(
@@ -34,11 +35,7 @@ internal static class BudgetRows
         foreach (var budget in (long[])[SmallBudget, LargeBudget])
         {
             using var stores = run.NewStores(run.Systems.Select(system => WithBudget(system, budget)));
-            foreach (var store in stores.All)
-            {
-                await LoadRows.LoadAsync(store.Engine, run.Plan.Keys);
-                await store.Engine.SettleAsync();
-            }
+            await WriteRows.LoadAsync(stores, run.Plan.Keys);
             foreach (var (callers, transactionKeys) in Writers)
             {
                 await run.AlternateAsync(

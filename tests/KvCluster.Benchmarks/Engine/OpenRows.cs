@@ -24,11 +24,7 @@ internal static class OpenRows
         var keys = run.Plan.Keys;
         using (var stores = run.NewStores())
         {
-            foreach (var store in stores.All)
-            {
-                await LoadRows.LoadAsync(store.Engine, keys);
-                await store.Engine.SettleAsync();
-            }
+            await WriteRows.LoadAsync(stores, keys);
             await run.AlternateAsync(Clean, [Milliseconds], stores, store =>
             {
                 store.Close();

@@ -28,7 +28,8 @@ internal static class WriteRows
     /// <summary>Puts in a transaction of many.</summary>
     public const int TransactionKeys = 100;
 
-    private const int TransactionCallers = 16;
+    /// <summary>Callers at the same time whose puts are in transactions.</summary>
+    public const int TransactionCallers = 16;
 
     // Some gigabytes of journal, in large transactions, because it has to be there and nothing more.
     private const long SteadyPuts = 10_000_000;
@@ -165,8 +166,8 @@ internal static class WriteRows
             await CommitAsync(writer, data, keys, TransactionKeys, valueBytes);
     }
 
-    // Settled, because what the load leaves to be written is none of the puts' bytes.
-    private static async Task LoadAsync(EngineStores stores, long keys)
+    /// <summary>Loads each store, and settles it, because what the load leaves to be written is none of the bytes of what follows.</summary>
+    public static async Task LoadAsync(EngineStores stores, long keys)
     {
         foreach (var store in stores.All)
         {

@@ -65,62 +65,28 @@ public sealed class SnapshotTests : IDisposable
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void Install_WhereOneReplicaDividesValuesAndTheOtherDoesNot_HasTheLeadersState(bool leaderDivides)
-    {
-        using var leader = new ReplicaBench(new(1), Options(leaderDivides));
-        using var follower = new ReplicaBench(new(2), Options(!leaderDivides));
-        leader.Lead(1);
-        PutAll('a');
-        follower.Follow(leader);
-        follower.Commit(leader.Store.Log.Last.Etag);
-        Assert.Equal(leader.Digest(), follower.Digest());
-        Checkpoint(leader);
-        var version = leader.Store.Pages.Meta.Newest.Version;
-        Assert.Equal(leaderDivides ? MetaPage.FormatVersionOfDividedValues : MetaPage.FormatVersionMin, version);
-        using (var source = leader.Store.Checkpoints.OpenSource())
-        {
-            using var installer = Installer(source, follower);
-            Transfer(source, installer, null);
-            var covers = installer.Complete(follower.Store.Durable.Control);
-            follower.Store.Dispose();
-            installer.SwitchIn(follower.Store.Durable.Control with { Committed = covers.Etag, Acknowledged = covers.Etag });
-        }
-        follower.Reopen();
-        Assert.Equal(version, follower.Store.Pages.Meta.Newest.Version);
-        Assert.Equal(leader.Digest(), follower.Digest());
-        PutAll('b');
-        follower.Follow(leader);
-        follower.Commit(leader.Store.Log.Last.Etag);
-        Checkpoint(follower);
-        follower.Reopen();
-        // One of them divides values, and what came divided stays so.
-        Assert.Equal(MetaPage.FormatVersionOfDividedValues, follower.Store.Pages.Meta.Newest.Version);
-        Assert.Equal(leader.Digest(), follower.Digest());
-        follower.Store.Pages.Verify();
-
-        void PutAll(char letter)
-        {
-            foreach (var (index, bytes) in ((int[])[40, 2_100, 4_100, 8_120, 9_000, 12_400, 20_000, 40_000]).Index())
-            {
-                for (var key = 0; key < 4; key++)
-                    _ = leader.Put($"key-{key}-{(letter == 'a' ? index : 7 - index)}", new string(letter, bytes + key));
-                leader.Run();
-            }
-            leader.Commit(leader.Store.Log.Last.Etag);
-        }
-
-        static StoreOptions Options(bool divides) =>
-            StoreBench.SmallOptions with { Pages = StoreBench.SmallOptions.Pages with { DividesValues = divides } };
-    }
+    public void Install_WhereOneReplicaDividesValuesAndTheOtherDoesNot_HasTheLeadersState(bool leaderDivides) => InstallFromAnother(
+        leaderDivides, static divides => StoreBench.SmallOptions with { Pages = StoreBench.SmallOptions.Pages with { DividesValues = divides } },
+        MetaPage.FormatVersionMin, MetaPage.FormatVersionOfDividedValues, [40, 2_100, 4_100, 8_120, 9_000, 12_400, 20_000, 40_000]);
 
     /// <summary>Compression is a matter of each replica. Their states are equal, and each takes the file of the other.</summary>
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public void Install_WhereOneReplicaCompressesValuesAndTheOtherDoesNot_HasTheLeadersState(bool leaderCompresses)
+    public void Install_WhereOneReplicaCompressesValuesAndTheOtherDoesNot_HasTheLeadersState(bool leaderCompresses) => InstallFromAnother(
+        leaderCompresses, static compresses => StoreBench.SmallOptions with { Pages = StoreBench.SmallOptions.Pages with { CompressesValues = compresses } },
+        MetaPage.FormatVersionOfDividedValues, MetaPage.FormatVersion, [40, 300, 2_100, 9_000, 30_000, 60_000, 320_000]);
+
+    /// <summary>A follower with one setting installs the file of a leader with the other, goes on, and has the leader's state.</summary>
+    /// <param name="leaderDoes">Whether it is the leader, and not the follower, that does what the options allow.</param>
+    /// <param name="options">The options of a replica that does it, or does not.</param>
+    /// <param name="without">The version of a file without it.</param>
+    /// <param name="with">The version of a file with it.</param>
+    /// <param name="sizes">Bytes of values.</param>
+    private void InstallFromAnother(bool leaderDoes, Func<bool, StoreOptions> options, uint without, uint with, int[] sizes)
     {
-        using var leader = new ReplicaBench(new(1), Options(leaderCompresses));
-        using var follower = new ReplicaBench(new(2), Options(!leaderCompresses));
+        using var leader = new ReplicaBench(new(1), options(leaderDoes));
+        using var follower = new ReplicaBench(new(2), options(!leaderDoes));
         leader.Lead(1);
         PutAll('a');
         follower.Follow(leader);
@@ -129,7 +95,7 @@ public sealed class SnapshotTests : IDisposable
         Assert.Equal(leader.Digest(), follower.Digest());
         Checkpoint(leader);
         var version = leader.Store.Pages.Meta.Newest.Version;
-        Assert.Equal(leaderCompresses ? MetaPage.FormatVersion : MetaPage.FormatVersionOfDividedValues, version);
+        Assert.Equal(leaderDoes ? with : without, version);
         using (var source = leader.Store.Checkpoints.OpenSource())
         {
             using var installer = Installer(source, follower);
@@ -147,24 +113,21 @@ public sealed class SnapshotTests : IDisposable
         follower.ApplyAll();
         Checkpoint(follower);
         follower.Reopen();
-        // One of them compresses values, and what came compressed stays so.
-        Assert.Equal(MetaPage.FormatVersion, follower.Store.Pages.Meta.Newest.Version);
+        // One of them does it, and what came so stays so.
+        Assert.Equal(with, follower.Store.Pages.Meta.Newest.Version);
         Assert.Equal(leader.Digest(), follower.Digest());
         follower.Store.Pages.Verify();
 
         void PutAll(char letter)
         {
-            foreach (var (index, bytes) in ((int[])[40, 300, 2_100, 9_000, 30_000, 60_000, 320_000]).Index())
+            foreach (var (index, bytes) in sizes.Index())
             {
                 for (var key = 0; key < 4; key++)
-                    _ = leader.Put($"key-{key}-{(letter == 'a' ? index : 6 - index)}", new string(letter, bytes + key));
+                    _ = leader.Put($"key-{key}-{(letter == 'a' ? index : sizes.Length - 1 - index)}", new string(letter, bytes + key));
                 leader.Run();
             }
             leader.Commit(leader.Store.Log.Last.Etag);
         }
-
-        static StoreOptions Options(bool compresses) =>
-            StoreBench.SmallOptions with { Pages = StoreBench.SmallOptions.Pages with { CompressesValues = compresses } };
     }
 
     [Fact]
