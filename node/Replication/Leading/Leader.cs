@@ -122,6 +122,8 @@ internal sealed class Leader
         if (Phase != LeaderPhase.Prepared)
             return;
         Enter(LeaderPhase.Opening);
+        // Another replica may have claimed a higher epoch while this one won, and given up since. Callers go by that claim as long as nobody makes a later one.
+        NoteSuperseded();
         _heartbeats.Quiescence.Begin();
         _tracker.AddNew(record.PreviousName);
         SendRound();
@@ -130,12 +132,7 @@ internal sealed class Leader
     /// <summary>The shard's record changed. False if its voters are no longer those of this leadership, which then ends.</summary>
     public bool TryFollowRecord()
     {
-        if (_context.View.Record.Epoch > Epoch && SupersededUs == long.MaxValue)
-        {
-            _context.Log($"epoch {_context.View.Record.Epoch} was assigned while this replica leads {Epoch}; it continues until it is fenced");
-            SupersededUs = _context.NowUs;
-        }
-
+        NoteSuperseded();
         if (Phase != LeaderPhase.Prepared)
             _tracker.AddNew(_context.Journal.Last.Name);
         foreach (var gone in _tracker.RemoveGone())
@@ -348,6 +345,14 @@ internal sealed class Leader
         foreach (var follower in _tracker.All)
             _shipping.Stop(follower);
         _context.Log($"stopped leading epoch {Epoch}: {reason}");
+    }
+
+    private void NoteSuperseded()
+    {
+        if (_context.View.Record.Epoch <= Epoch || SupersededUs != long.MaxValue)
+            return;
+        _context.Log($"epoch {_context.View.Record.Epoch} was assigned while this replica leads {Epoch}; it continues until it is fenced");
+        SupersededUs = _context.NowUs;
     }
 
     private void Enter(LeaderPhase phase)

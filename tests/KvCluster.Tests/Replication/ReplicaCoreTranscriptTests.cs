@@ -30,6 +30,32 @@ public sealed class ReplicaCoreTranscriptTests
         Assert.Equal(0, replica.Core.LeaseEndUs);
     }
 
+    /// <summary>
+    /// A candidate claimed epoch 2 while this replica won epoch 1, and gave up. Callers go by the newest claim, so some of them do not find the leader of an
+    /// older one as long as that stands.
+    /// </summary>
+    [Fact]
+    public void Leader_OfAnEpochAboveWhichOneWasClaimedBefore_ClaimsTheNext()
+    {
+        var replica = new Transcript();
+        replica.Tick().Shows("read the record");
+        replica.Read().Shows("to 2: epoch 0 prevote\nto 3: epoch 0 prevote");
+        replica.From(2, 0, frame => frame.PreVoteAnswer = new PreVoteAnswer { Number = 1, Granted = true }).Shows("set epoch 1 leader 1 if revision 5");
+        replica.Set(SetOutcome.Won).Shows("to 2: epoch 1 prepare\nto 3: epoch 1 prepare\ncontrol: promised 1 to 1, acknowledged 0.0, lease 0");
+        var claimed = replica.Record.Clone();
+        (claimed.Epoch, claimed.Leader, claimed.LeaderIncarnation) = (2, 3, 30);
+        replica.Step(new Event.ShardRecordRead(0, claimed, 7)).Shows("");
+        replica.Synced().Shows("");
+        replica.From(2, 1, frame => frame.Prepared = new Prepared { Last = Transcript.Id(0, 0) }).Shows("start leading 1");
+        replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 1))).Shown();
+        replica.From(2, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) }).Shows("to 2: epoch 1 bodies after 0.0");
+        replica.Step(new Event.BodiesSent(new(2), 1, new LogPosition(new Etag(1, 1), 1), 4));
+        replica.Durable().From(2, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } }).Shows("commit 1.1\nserve");
+        Assert.Contains("read the record", replica.Tick(new ReplicationOptions().TimeoutMaxUs).Shown(), StringComparison.Ordinal);
+        replica.Step(new Event.ShardRecordRead(replica.RequestId, claimed, 7));
+        Assert.Contains("set epoch 3 leader 1 if revision 7", replica.Shown(), StringComparison.Ordinal);
+    }
+
     [Fact]
     public void Replica_ToldOfAnEpochThatWasNeverAssigned_Continues()
     {
