@@ -41,7 +41,7 @@ internal sealed class SalvagedState(PageStore pages, long shardTime, bool findsL
     /// <summary>Applies a record, perhaps without what it does to sessions.</summary>
     public void Apply(ReadOnlySpan<byte> body, bool hasSessions)
     {
-        RecordApplier.Apply(Batch(), body, hasSessions);
+        RecordApplier.Apply(Batch(), body, hasSessions: hasSessions);
         Count(body.Length);
     }
 

@@ -182,6 +182,18 @@ internal static unsafe class Page
             Sse.Prefetch0(page);
     }
 
+    /// <summary>Asks for the cache line of something in managed memory, and for the next one.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static void PrefetchManaged<T>(ref readonly T place)
+    {
+        if (!Sse.IsSupported)
+            return;
+        // What the collector moves meanwhile was asked for in vain.
+        var line = (byte*)Unsafe.AsPointer(in place);
+        Sse.Prefetch0(line);
+        Sse.Prefetch0(line + CacheLineBytes);
+    }
+
     /// <summary>Asks for the two cache lines behind that in which a leaf's cell begins: the value's end would be waited for after the cell's length.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static void PrefetchCell(byte* cell)

@@ -194,6 +194,8 @@ internal sealed class CommittedRecords(
     {
         var batch = pages.Begin();
         var (step, isTimed) = (new StepBound(context.Time, context.Options), timeMax != Timeout.InfiniteTimeSpan);
+        // Without a bound in time there may be as many records as a crash leaves. A step has few, which would be spread over as many leaves in any order.
+        var gathered = isTimed ? null : new GatheredChanges(index.BytesOf(first, end));
         var next = first;
         var bytes = 0L;
         try
@@ -203,11 +205,12 @@ internal sealed class CommittedRecords(
                 if (context.Unreadable(index[next].Record) is { } why)
                     throw new UnreadableRecordException(why);
                 var body = reader.BodyOf(index[next]).Span;
-                RecordApplier.Apply(batch, body);
+                RecordApplier.Apply(batch, body, gathered);
                 shardClock.Saw(batch.ShardTime, batch.WallTime);
                 bytes += index[next++].Record.BodyBytes;
             }
             while (next < end && batch.PagesMade < pagesMax && (!isTimed || (!step.HasReadEnough && context.Time.GetElapsedTime(step.Began) < timeMax)));
+            gathered?.ApplyTo(batch);
         }
         catch
         {

@@ -14,13 +14,19 @@ namespace KvCluster.Storage.Transactions;
 internal static class RecordApplier
 {
     /// <summary>Applies a whole record. A tool may leave out what it does to sessions, after the tree of the sessions was lost.</summary>
-    public static void Apply(WriteBatch batch, ReadOnlySpan<byte> body, bool hasSessions = true)
+    /// <param name="batch">The batch to change.</param>
+    /// <param name="body">The record's body.</param>
+    /// <param name="gathered">Gets changes that may be applied together with those of later records, which the caller does then. Null: none.</param>
+    /// <param name="hasSessions">Whether the batch has the tree of the sessions.</param>
+    public static void Apply(WriteBatch batch, ReadOnlySpan<byte> body, GatheredChanges? gathered = null, bool hasSessions = true)
     {
         var first = new Etag(RecordBody.Epoch(body), RecordBody.FirstChange(body));
         var shardTime = RecordBody.ShardTimeMicroseconds(body);
         var (change, count) = (first, 0);
         using var payload = new RecordPayload(body);
-        ApplyOperations(batch, payload.Operations, first, shardTime, ref change, ref count, hasSessions);
+        ApplyOperations(batch, payload.Operations, first, shardTime, ref change, ref count, gathered, hasSessions);
+        if (gathered is { IsFull: true })
+            gathered.ApplyTo(batch);
         if (count != RecordBody.OperationCount(body) || RecordBody.LastChange(body) - RecordBody.FirstChange(body) != (ulong)Math.Max(count, 1) - 1)
             throw new UnreadableRecordException(
                 $"Record {EtagText.Of(new Etag(first.Epoch, RecordBody.LastChange(body)))} has {count} operations, which does not match its header.");
@@ -38,9 +44,11 @@ internal static class RecordApplier
     /// <param name="shardTime">The record's shard time.</param>
     /// <param name="nextChange">The etag of the next operation; advanced.</param>
     /// <param name="count">Operations that took a change; advanced.</param>
+    /// <param name="gathered">Gets puts and deletes of keys without lives, which then do not count as deleted; null: they are applied at once.</param>
     /// <param name="hasSessions">Whether the batch has the tree of the sessions. Without it, operations on sessions only take their changes.</param>
     public static ulong ApplyOperations(
-        WriteBatch batch, ReadOnlySpan<byte> operations, Etag etagFirst, long shardTime, ref Etag nextChange, ref int count, bool hasSessions = true)
+        WriteBatch batch, ReadOnlySpan<byte> operations, Etag etagFirst, long shardTime, ref Etag nextChange, ref int count,
+        GatheredChanges? gathered = null, bool hasSessions = true)
     {
         var deleted = 0ul;
         // Where no key has a life, puts and deletes do not look at what they replace.
@@ -49,6 +57,15 @@ internal static class RecordApplier
         scoped var reader = new OperationReader(operations);
         for (var more = reader.MoveNext(); more; more = reader.MoveNext())
         {
+            if (gathered is not null && !hasLives && TryGather(gathered, reader, nextChange))
+            {
+                nextChange++;
+                count++;
+                continue;
+            }
+            // Results change nothing but sessions. All else may read what was gathered.
+            if (gathered is not null && reader.Code != OperationCode.Results)
+                gathered.ApplyTo(batch);
             if (!hasLives && Puts.Has(reader))
             {
                 var puts = new Puts(reader, header, ref nextChange, ref count);
@@ -119,6 +136,17 @@ internal static class RecordApplier
             count++;
         }
         return deleted;
+    }
+
+    private static bool TryGather(GatheredChanges gathered, in OperationReader reader, Etag etag)
+    {
+        if (Puts.Has(reader))
+            gathered.Put(reader.Key, reader.Value, etag);
+        else if (reader.Code is OperationCode.Delete or OperationCode.DeleteOwned)
+            gathered.Delete(reader.Key);
+        else
+            return false;
+        return true;
     }
 
     /// <summary>

@@ -26,6 +26,9 @@ internal sealed unsafe class TreeWriter
     /// </summary>
     private (nint Leaf, int Index, int Count) _run;
 
+    /// <summary>What <see cref="Descents"/> was when leaves were asked for.</summary>
+    private long _prefetchedAt;
+
     /// <summary>For all batches of a store.</summary>
     /// <param name="space">Resolves references.</param>
     /// <param name="pages">The pages of the open batch.</param>
@@ -136,6 +139,23 @@ internal sealed unsafe class TreeWriter
             more = puts.MoveNext();
         root->Count += (ulong)fill.End();
         return more;
+    }
+
+    /// <summary>
+    /// Asks the processor for the leaves behind the path's, if the path has moved: for the next one, or the base of its delta, which was asked for one leaf
+    /// before, and for the delta after that.
+    /// </summary>
+    public void PrefetchBehind()
+    {
+        if (_prefetchedAt == Descents || _path.IsEmpty || _path.LeafLevel == 0)
+            return;
+        _prefetchedAt = Descents;
+        var parent = _path.PageAt(_path.LeafLevel - 1);
+        var next = _path.ChildAt(_path.LeafLevel - 1) + 1;
+        if (next < Page.Count(parent))
+            Page.Prefetch(_space.Locate(PageSpace.FileReference(PageLink.Load(TreePage.Child(parent, next)))));
+        if (next + 1 < Page.Count(parent) && PageLink.Load(TreePage.Child(parent, next + 1)) is { IsDelta: true } after)
+            Page.PrefetchDelta(after.Memory);
     }
 
     /// <summary>Gives a key a tree, whose pages belong to the batch, and a value of <see cref="TreePage.TreeValueBytes"/>.</summary>

@@ -89,6 +89,8 @@ internal sealed unsafe class WriteBatch
         for (var more = true; more;)
         {
             Put(tree, puts.Key, puts.Header, puts.Body);
+            if (TSource.Ascends)
+                Writer(tree).PrefetchBehind();
             more = puts.MoveNext() && Writer(tree).Append(Root(tree), ref puts);
         }
     }
