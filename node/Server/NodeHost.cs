@@ -192,6 +192,10 @@ internal sealed class NodeHost : IAsyncDisposable
         var tls = _options.Tls is null ? null : Own("the certificates", new ServerTls(_options.Tls, name, _log, TimeProvider.System));
         var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
         Own("the data directory", directory);
+        if (directory.Replay is { Writes: > 0 } replay)
+            NodeLog.SharedJournalReplayed(_log, replay.Writes);
+        foreach (var lost in directory.Replay?.Losses ?? [])
+            NodeLog.SharedJournalDamaged(_log, lost);
         var listenPeers = new UriBuilder(_options.ListenPeers ?? DefaultForPeers(_options.Listen)).Uri;
         Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         var entry = new ClusterEntry(_options, coordinator, keys, _health, _log);
@@ -239,7 +243,8 @@ internal sealed class NodeHost : IAsyncDisposable
         var memory = new MemoryAccount((long)_options.MemoryBudgetMebibytes << 20, BootClock.Instance);
         metrics.Stores = memory;
         var shards = Own(
-            "the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, StorageOf(cluster, pays), memory, metrics, logs));
+            "the replicas",
+            new ShardHost(identity, directory, map, coordinator, peers, replication, StorageOf(cluster, pays, directory), memory, metrics, logs));
         _shards = shards;
         DiskFailed = shards.DiskFailed;
         _ = DiskFailed.ContinueWith(
@@ -365,11 +370,12 @@ internal sealed class NodeHost : IAsyncDisposable
         return peers.Uri.GetLeftPart(UriPartial.Authority);
     }
 
-    private StoreOptions StorageOf(ClusterRecord cluster, JournalUse pays) => _options.Storage with
+    private StoreOptions StorageOf(ClusterRecord cluster, JournalUse pays, NodeDirectory directory) => _options.Storage with
     {
         FillSegments = pays.Filling,
         CompressRecords = pays.Compression,
         JournalWrites = pays.JournalWrites,
+        SharesJournal = cluster.FormatLevel >= ProgramLevels.FormatOfSharedJournals && directory.MayShare,
         HasShardTimes = cluster.FormatLevel >= ProgramLevels.FormatOfShardTimes,
         Pages = _options.Storage.Pages with
         {

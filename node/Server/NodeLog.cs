@@ -13,6 +13,16 @@ internal static partial class NodeLog
         "As measured on this disk, new journal segments are {Filled}, large records are {Compressed}, and up to {Writes} journal writes are in flight")]
     public static partial void JournalOptions(ILogger log, string filled, string compressed, int writes);
 
+    [LoggerMessage(
+        67, LogLevel.Information,
+        "The last process did not stop cleanly; {Writes} writes were put back from the shared journal into the replicas' own")]
+    public static partial void SharedJournalReplayed(ILogger log, int writes);
+
+    [LoggerMessage(
+        68, LogLevel.Warning,
+        "The shared journal is damaged: records of '{Replica}' that were durable may be missing. It recovers them from its peers if it has any")]
+    public static partial void SharedJournalDamaged(ILogger log, string replica);
+
     [LoggerMessage(7, LogLevel.Information, "Node {Node} stopped")]
     public static partial void Stopped(ILogger log, NodeId node);
 

@@ -62,6 +62,7 @@ internal static class StorageCommand
                         + $"Give its path in the node's data directory, or {LoneCopy.Name} if it was copied out of one.");
                 return ExitCodes.Unavailable;
             }
+            TellOfShared(directory);
             return run(directory, arguments);
         }
         catch (UnauthorizedAccessException failure)
@@ -74,6 +75,32 @@ internal static class StorageCommand
                 held.Dispose();
         }
     }
+
+    // What these commands read is what the node would find after it has put everything back, which it does first when it starts.
+    private static void TellOfShared(string directory)
+    {
+        if (DataDirectoryOf(directory) is { } data && NodeDirectory.HasShared(LocalDisk.Instance, data))
+            Console.Error.WriteLine(
+                $"kv-node: The node of '{data}' did not stop cleanly. If the machine did not either, the last records of its replicas may be only in "
+                    + $"'{data}/shared'. They are not looked at here; 'recover --accept-loss' puts them back first, as a start of the node does.");
+    }
+
+    /// <summary>Puts back what the shared journal of the node has, for all its replicas. False if it has none.</summary>
+    private static bool TrySettleShared(string replica)
+    {
+        if (DataDirectoryOf(replica) is not { } data || !NodeDirectory.HasShared(LocalDisk.Instance, data))
+            return false;
+        var put = NodeDirectory.SettleShared(LocalDisk.Instance, data);
+        Console.WriteLine($"Put back {put.Writes} writes of the last process from '{data}/shared' into the replicas' journals.");
+        foreach (var lost in put.Losses)
+            Console.WriteLine($"The shared journal is damaged: records of '{lost}' that were durable may be missing.");
+        return true;
+    }
+
+    // By the path that was given and by that without links, as ReplicaLocks takes the locks.
+    private static string? DataDirectoryOf(string replica) =>
+        new[] { replica, ReplicaLocks.RealPath(replica) }.Select(static path => Path.GetDirectoryName(Path.GetDirectoryName(path)))
+            .FirstOrDefault(static data => data is not null && NodeDirectory.IsOne(data));
 
     private static int Probe(string directory)
     {
@@ -102,6 +129,7 @@ internal static class StorageCommand
 
     private static int Recover(string directory, ParseResult arguments)
     {
+        var changed = arguments.GetValue(AcceptLoss) && TrySettleShared(directory) ? "nothing else" : "nothing";
         // If the path is a link, the directory behind it has to be renamed and not the link.
         directory = ReplicaLocks.RealPath(directory);
         ulong? clusterHash = null;
@@ -116,12 +144,12 @@ internal static class StorageCommand
         StorageText.Write(recovery.Report, Console.Out);
         if (!recovery.IsNeeded)
         {
-            Console.WriteLine("Nothing to recover, and nothing was changed.");
+            Console.WriteLine($"Nothing to recover, and {changed} was changed.");
             return ExitCodes.Done;
         }
         if (recovery.WhyNot is { } why)
         {
-            Console.Error.WriteLine($"kv-node: '{directory}' cannot be recovered: {why}. Nothing was changed.");
+            Console.Error.WriteLine($"kv-node: '{directory}' cannot be recovered: {why}; {changed} was changed.");
             return ExitCodes.Damaged;
         }
         foreach (var step in recovery.Plan())

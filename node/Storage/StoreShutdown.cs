@@ -82,6 +82,7 @@ internal sealed class StoreShutdown
         _life.TryStop();
         AnswerAll();
         _checkpoints.EndRequests();
+        SettleJournal();
         ReleaseJournal();
         _pages.Dispose();
         _memory.Dispose();
@@ -110,10 +111,25 @@ internal sealed class StoreShutdown
         });
         var passCheckpoints = new WorkAction(() =>
         {
+            SettleJournal();
             RemoveMark();
             _context.Writer.Post(becameQuiet);
         });
         _journal.Stop(() => _context.Checkpoints.Post(passCheckpoints));
+    }
+
+    /// <summary>Not the writer executor, which would wait for the disk.</summary>
+    private void SettleJournal()
+    {
+        try
+        {
+            _journal.Settle();
+        }
+        catch (StorageIoException failure)
+        {
+            // The shared journal has failed with it, so it stays for the next start, and no shard of the node writes any more.
+            StoreLog.JournalNotSettled(_context.Log, _directory, failure.Message);
+        }
     }
 
     private void AnswerAll()
@@ -129,7 +145,7 @@ internal sealed class StoreShutdown
     private void RemoveMark()
     {
         // A journal that failed after the stop was asked for has not failed the store, but what it holds is unknown.
-        if (_life.Failure is not null || _journal.Failure is not null)
+        if (_life.Failure is not null || _journal.Failure is not null || _context.SharedJournal is { Failure: not null })
             return;
         try
         {

@@ -22,6 +22,11 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// <summary>The call during which power is lost. It counts as unsynced. 0 means never.</summary>
     public int CrashAtCall { get; set; }
 
+    /// <summary>
+    /// Whether only the process ends at the call at which power would be lost (<see cref="RestartProcess"/>). A direct write that has begun then arrives.
+    /// </summary>
+    public bool EndsOnlyProcess { get; set; }
+
     /// <summary>The capacity for all files together. Beyond it the disk is full.</summary>
     public long CapacityBytes { get; set; } = long.MaxValue;
 
@@ -40,6 +45,14 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// Whether files can be opened for direct I/O. Their reads and writes are refused unless memory, offset and length are multiples of 4 KiB.
     /// </summary>
     public bool HasDirect { get; set; } = true;
+
+    /// <summary>Whether a directory is removed name by name, as systems do it, so that a power loss may leave some of its files.</summary>
+    public bool RemovesNameByName { get; set; }
+
+    /// <summary>
+    /// Whether syncs of files do nothing. For what a process that has died would not have done any more, while a test disposes of its objects.
+    /// </summary>
+    public bool SyncsNothing { get; set; }
 
     /// <summary>Whether files can have holes.</summary>
     public bool HasHoles { get; set; } = true;
@@ -102,12 +115,25 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         }
     }
 
+    /// <summary>Restarts the process that has ended, and nothing else: what it wrote stays, synced or not.</summary>
+    public void RestartProcess()
+    {
+        lock (_lock)
+        {
+            foreach (var file in _open.ToArray())
+                file.Close();
+            _open.Clear();
+            _off = false;
+            CrashAtCall = 0;
+        }
+    }
+
     /// <summary>Another disk of the same kind with the same content, all of it durable.</summary>
     public SimulatedDisk Copy()
     {
         lock (_lock)
         {
-            var copy = new SimulatedDisk { HasDirect = HasDirect, HasHoles = HasHoles };
+            var copy = new SimulatedDisk { HasDirect = HasDirect, HasHoles = HasHoles, RemovesNameByName = RemovesNameByName };
             _root.CopyTo(copy._root);
             copy.UsedBytes = copy._root.Bytes();
             return copy;
@@ -247,8 +273,15 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     {
         lock (_lock)
         {
-            if (!TryDirectory(Split(path), out _))
+            if (!TryDirectory(Split(path), out var directory))
                 return;
+            if (RemovesNameByName)
+            {
+                foreach (var child in directory.Directories.Keys.ToArray())
+                    DeleteDirectory(Path.Combine(path, child));
+                foreach (var file in directory.Files.Keys.ToArray())
+                    Delete(Path.Combine(path, file));
+            }
             var (parent, name) = Parent(path);
             Change("Delete directory", path, () => parent.Remove(name));
         }
@@ -368,7 +401,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             if (source.Length > 0)
             {
                 UsedBytes += node.BytesToAllocate(offset, source.Length);
-                node.Write(source, offset, durable: dataSync && !isLast);
+                node.Write(source, offset, durable: dataSync && (!isLast || (EndsOnlyProcess && !isCached)));
             }
             if (isLast)
                 throw PowerOff();
@@ -432,6 +465,8 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     {
         lock (_lock)
         {
+            if (SyncsNothing)
+                return;
             Count("Sync", path);
             var fault = Choose(new DiskCall("Sync", path));
             if (fault == DiskFault.SyncLosesData)

@@ -49,6 +49,9 @@ internal static partial class HostLog
     [LoggerMessage(41, LogLevel.Information, "The retired replica {Name} is deleted because its space is needed")]
     public static partial void RetiredDeleted(ILogger log, string name);
 
+    [LoggerMessage(69, LogLevel.Warning, "The data directory still says that it may have a shared journal, although it has none: {Reason}")]
+    public static partial void NotDeclaredWhole(ILogger log, string reason);
+
     [LoggerMessage(42, LogLevel.Warning, "A retired replica could not be deleted; the deletion is tried again: {Reason}")]
     public static partial void RetiredNotDeleted(ILogger log, string reason);
 }

@@ -1,12 +1,14 @@
 // A node's data directory. LOCK is held while the directory is used; `format` has the layout's version, `owner` the node, cluster and lineage, `starts` which
-// starts of the node were counted with it (DirectoryStarts); shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier
-// one that has more, and then aside/{id}-later the other (AsideCopies); retired/{id}-{replica} has replicas that left, until space is needed; known/ has copies
-// of the coordinator's records (KnownRecords); `kv doctor` writes `examined` to test the disk, and a start `.probe`. Opened, claimed and counted by one task as
-// the node starts. Afterwards the host's loop moves directories of replicas, those of different shards at once; reports and metrics read it on any thread.
+// starts of the node were counted with it (DirectoryStarts); shards/{id} has one replica each, and `shared`, while the node runs and after a crash, what their
+// journals may lack (SharedJournal); aside/{id} has the one that was set aside last, or an earlier one that has more, and then aside/{id}-later the other
+// (AsideCopies); retired/{id}-{replica} has replicas that left, until space is needed; known/ has copies of the coordinator's records (KnownRecords);
+// `kv doctor` writes `examined` to test the disk, and a start `.probe`. Opened, claimed and counted by one task as the node starts. Afterwards the host's loop
+// moves directories of replicas, those of different shards at once; reports and metrics read it on any thread.
 using System.Globalization;
 using System.Text;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;
+using KvCluster.Storage.Recovery;
 
 namespace KvCluster.Node.Hosting;
 
@@ -14,6 +16,9 @@ namespace KvCluster.Node.Hosting;
 internal sealed class NodeDirectory : IAsyncDisposable
 {
     private const string FormatText = "kvcluster node 3";
+
+    // While there may be a shared journal: what it has and the replicas' own directories lack, a program before it would not look for.
+    private const string SharedFormatText = "kvcluster node 4";
     private const string FormatFile = "format";
     private const string IncomingFormatFile = FormatFile + DurableFile.IncomingSuffix;
     private const string ShardsDirectory = "shards";
@@ -56,6 +61,9 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// <summary>The copies of the coordinator's records in it.</summary>
     public KnownRecords Known { get; }
 
+    /// <summary>What was done with the shared journal that the last process left; null if the directory was just created.</summary>
+    public SharedJournalReplay? Replay { get; private set; }
+
     /// <summary>The starts that were counted with it, including this one once <see cref="CountStart"/> has run.</summary>
     public DirectoryStarts Starts { get; private set; } = DirectoryStarts.None;
 
@@ -69,6 +77,19 @@ internal sealed class NodeDirectory : IAsyncDisposable
 
     /// <summary>Whether a directory is the data directory of a node, of whatever format. Changes nothing.</summary>
     public static bool IsOne(string path) => LocalDisk.Instance.FileExists(FormatIn(path));
+
+    /// <summary>
+    /// Whether a data directory's last process did not stop cleanly, so that its shared journal may have what replicas' own directories lack.
+    /// </summary>
+    public static bool HasShared(IFileSystem files, string path) => SharedJournalReplay.IsLeft(files, path);
+
+    /// <summary>Puts that into the replicas' directories. The caller holds the data directory's lock.</summary>
+    /// <exception cref="StorageIoException">An I/O error, or the disk is full. It can be repeated.</exception>
+    public static SharedJournalReplay SettleShared(IFileSystem files, string path)
+    {
+        var shards = Path.Combine(Path.GetFullPath(path), ShardsDirectory);
+        return SharedJournalReplay.Settle(files, Path.GetFullPath(path), files.List(shards).Select(name => Path.Combine(shards, name)));
+    }
 
     /// <summary>The path of the copies in a data directory.</summary>
     public static string AsideIn(string dataDirectory) => Path.Combine(dataDirectory, "aside");
@@ -91,7 +112,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
 
     /// <summary>
     /// Assigns it to a node of a cluster for good, or verifies that it is that node's. To be called before the first <see cref="CountStart"/>, so that
-    /// nothing is changed if it is not.
+    /// nothing is changed if it is not, except that what the shared journal had is in the replicas' journals.
     /// </summary>
     /// <exception cref="ForeignDirectoryException">It belongs to another node, another cluster, or another lineage of the cluster.</exception>
     public void Claim(NodeId node, string clusterId, Lineage lineage)
@@ -111,6 +132,22 @@ internal sealed class NodeDirectory : IAsyncDisposable
             : lines is [var claimed, _, var other, ""] && claimed == ours[0] ? new ForeignDirectoryException(
                 _path, $"another {other} of cluster {clusterId}, not to {lineage}, because the cluster's data was restored or replaced since")
             : new ForeignDirectoryException(_path, $"{lines[0]}, not to node {node}");
+    }
+
+    /// <summary>Whether it, and every replica's directory in it, is on a file system with which there may be a shared journal.</summary>
+    public bool MayShare => FileFeatures.MixesWrites(_path) && FileFeatures.MixesWrites(ShardsPath)
+        && _files.List(ShardsPath).All(name => FileFeatures.MixesWrites(Path.Combine(ShardsPath, name)));
+
+    /// <summary>Notes that there may be a shared journal from here on. Durable when it returns.</summary>
+    public void DeclareShared() => DeclareFormat(SharedFormatText);
+
+    /// <summary>
+    /// Notes that there is no shared journal any more, if that is so: a program that knows none may use the directory then. Durable when it returns.
+    /// </summary>
+    public void DeclareWhole()
+    {
+        if (!HasShared(_files, _path))
+            DeclareFormat(FormatText);
     }
 
     /// <summary>Measures how journals should use the disk.</summary>
@@ -203,11 +240,14 @@ internal sealed class NodeDirectory : IAsyncDisposable
         if (_files.FileExists(FormatPath))
         {
             var format = Read(FormatPath);
-            if (format != FormatText)
-                throw new DirectoryFormatException(_path, $"its format is '{format.Trim()}', but this program supports '{FormatText}'");
+            if (format is not (FormatText or SharedFormatText))
+                throw new DirectoryFormatException(
+                    _path, $"its format is '{format.Trim()}', but this program supports '{FormatText}' and '{SharedFormatText}'");
             Starts = ReadStarts();
             // A copy may have been made without empty directories.
             _files.CreateDirectory(ShardsPath);
+            // Before anybody reads a replica's directory.
+            Replay = SettleShared(_files, _path);
             // An earlier process may have ended between a change and the sync of its directory. What is read from here on must stay.
             _files.SyncDirectory(_path);
             _files.SyncDirectory(ShardsPath);
@@ -225,6 +265,12 @@ internal sealed class NodeDirectory : IAsyncDisposable
         if (!_files.FileExists(StartsPath))
             return DirectoryStarts.None;
         return DirectoryStarts.TryParse(Read(StartsPath)) ?? throw new DirectoryFormatException(_path, "its file 'starts' does not have two records of starts");
+    }
+
+    private void DeclareFormat(string text)
+    {
+        if (Read(FormatPath) != text)
+            Write(FormatPath, text);
     }
 
     private void Write(string path, string text) => DurableFile.Replace(_files, path, Encoding.UTF8.GetBytes(text));

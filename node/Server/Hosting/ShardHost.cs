@@ -77,7 +77,9 @@ internal sealed class ShardHost : IAsyncDisposable
         _log = logs.CreateLogger<ShardHost>();
         _records = new ShardRecords(coordinator, _keys, directory.Known, _log);
         Memory = memory;
-        _threads = new ShardThreads(storage, memory, metrics, logs);
+        if (storage.SharesJournal)
+            directory.DeclareShared();
+        _threads = new ShardThreads(storage, directory.Location, memory, metrics, logs, _diskFailure.Note);
         _opening = new ReplicaOpening(identity, directory, coordinator, _threads, metrics, _log, ContextOf, _stopping.Token);
     }
 
@@ -203,6 +205,15 @@ internal sealed class ShardHost : IAsyncDisposable
         await _running.ConfigureAwait(false);
         await Task.WhenAll(All.Where(shard => shard.Replica is not null).Select(shard => shard.Replica!.DisposeAsync().AsTask())).ConfigureAwait(false);
         await _threads.DisposeAsync().ConfigureAwait(false);
+        try
+        {
+            _directory.DeclareWhole();
+        }
+        catch (StorageIoException failure)
+        {
+            // It only keeps older programs away.
+            HostLog.NotDeclaredWhole(_log, failure.Message);
+        }
         _stopping.Dispose();
     }
 
@@ -354,7 +365,7 @@ internal sealed class ShardHost : IAsyncDisposable
             _hosted = _hosted.Without(shard);
         _map.Forget(shard.Shard);
         _notRetired.TryRemove(shard.ReplicaId, out _);
-        if (!Directory.Exists(_directory.ShardPath(shard.Shard)))
+        if (_threads.HasUnsettled || !Directory.Exists(_directory.ShardPath(shard.Shard)))
             return;
         if (wasLost)
             _directory.SetAside(shard.Shard);

@@ -11,7 +11,7 @@ namespace KvCluster.Node.Runtime;
 internal sealed record ProgramLevels((uint Min, uint Max) Format, (uint Min, uint Max) Contract)
 {
     /// <summary>What this program supports. A new cluster has the greatest levels of the program that creates it.</summary>
-    public static readonly ProgramLevels Current = new((1, 5), (1, 1));
+    public static readonly ProgramLevels Current = new((1, 6), (1, 1));
 
     /// <summary>The format level from which on records have a shard time beside their wall time, and what is left of sessions' lifetimes.</summary>
     public const uint FormatOfShardTimes = 2;
@@ -27,6 +27,9 @@ internal sealed record ProgramLevels((uint Min, uint Max) Format, (uint Min, uin
 
     /// <summary>The format level from which on data files may have compressed values.</summary>
     public const uint FormatOfCompressedValues = 5;
+
+    /// <summary>The format level from which on a node's replicas may have a shared journal.</summary>
+    public const uint FormatOfSharedJournals = 6;
 
     /// <summary>As nodes announce it.</summary>
     public NodeLevels ToMessage() => new()

@@ -1,4 +1,5 @@
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Shared;
 using KvCluster.Storage.Threads;
 using Microsoft.Extensions.Logging;
 
@@ -33,6 +34,9 @@ internal sealed record StoreContext(
 
     /// <summary>The other stores on the disk. One instance for all shards of a node; by default a store is alone on it.</summary>
     public SharedDisk SharedDisk { get; init; } = new(Time);
+
+    /// <summary>Makes records of several stores durable with one write. One instance for all shards of a node; null: each store does so by itself.</summary>
+    public SharedJournal? SharedJournal { get; init; }
 
     /// <summary>Bytes of changed pages that start a checkpoint if no other store has any.</summary>
     public long ChangedBytesForCheckpoint => Math.Max(Options.CheckpointScratchBytes, Memory.ChangedPagesPlenty);

@@ -40,6 +40,14 @@ internal static partial class StoreLog
     [LoggerMessage(Level = LogLevel.Warning, Message = "The disk has no space to open a received snapshot; this is retried every second: {Reason}")]
     public static partial void SnapshotWaitsForRoom(ILogger log, string reason);
 
+    [LoggerMessage(
+        Level = LogLevel.Error,
+        Message = "What the shared journal has of '{Directory}' could not be synced there: {Reason}. The node must end; its next start puts it back")]
+    public static partial void JournalNotSettled(ILogger log, string directory, string reason);
+
+    [LoggerMessage(Level = LogLevel.Warning, Message = "The shared journal could not be removed; the next start puts back what it has: {Reason}")]
+    public static partial void SharedJournalLeft(ILogger log, string reason);
+
     [LoggerMessage(Level = LogLevel.Warning, Message = "A truncated record is damaged and is not kept in the aside directory: {Damage}")]
     public static partial void CutRecordDamaged(ILogger log, string damage);
 }

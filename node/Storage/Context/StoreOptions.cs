@@ -67,6 +67,12 @@ internal sealed record StoreOptions
     public bool FillSegments { get; init; } = true;
 
     /// <summary>
+    /// Whether the stores of a node may have their records in a shared journal before they are synced in their own segments. Only where
+    /// <c>FileFeatures.MixesWrites</c>: on a file system that copies on write, a sync may find no space for what was written into the page cache.
+    /// </summary>
+    public bool SharesJournal { get; init; }
+
+    /// <summary>
     /// Whether a leader compresses records, where that saves a block of the journal. It costs the writer about a millisecond for 1 MiB, and pays where the disk
     /// takes much longer than that; a node measures it (<c>DeviceProbe.MeasureWhatPays</c>). Every replica reads both.
     /// </summary>

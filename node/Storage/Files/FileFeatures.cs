@@ -1,3 +1,5 @@
+using System.Runtime.InteropServices;
+
 namespace KvCluster.Storage.Files;
 
 /// <summary>What the file system of a directory supports besides reading and writing. Tried on files that are deleted afterwards. For tools.</summary>
@@ -7,6 +9,9 @@ namespace KvCluster.Storage.Files;
 internal readonly record struct FileFeatures(bool Allocates, bool PunchesHoles, bool Reflinks)
 {
     private const int FileBytes = 64 << 10;
+
+    /// <summary>The type of ext4, and of its predecessors, as linux/magic.h has it.</summary>
+    private const long Ext4 = 0xEF53;
 
     /// <summary>FICLONE.</summary>
     private const nuint ShareBlocks = 0x4004_9409;
@@ -34,6 +39,20 @@ internal readonly record struct FileFeatures(bool Allocates, bool PunchesHoles, 
             LinuxFileSystem.Instance.Delete(source);
             LinuxFileSystem.Instance.Delete(target);
         }
+    }
+
+    /// <summary>
+    /// Whether a file may be written through the page cache in some blocks and past it in others, and space that it has takes what is written into it, also
+    /// when that leaves the page cache. True for ext4 only, which lets no write past the page cache run beside one through it, and with pages of a block:
+    /// others copy on write, or were not tried.
+    /// </summary>
+    /// <param name="directory">A directory of it.</param>
+    public static bool MixesWrites(string directory)
+    {
+        if (!OperatingSystem.IsLinux() || Environment.SystemPageSize != AlignedBuffer.Alignment)
+            return false;
+        Span<long> statistics = stackalloc long[LibC.StatisticsLongs];
+        return LibC.Statistics(directory, ref MemoryMarshal.GetReference(statistics)) == 0 && statistics[0] == Ext4;
     }
 
     private static int Create(string path) =>

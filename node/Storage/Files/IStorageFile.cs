@@ -1,8 +1,8 @@
 namespace KvCluster.Storage.Files;
 
 /// <summary>
-/// An open file. One thread writes at a time, or several to different places while it <see cref="IsDirect"/>; other threads may read it and use the mapping
-/// concurrently.
+/// An open file. One thread writes at a time, or several to different places while it <see cref="IsDirect"/> or whoever is told of a failed sync acts for all;
+/// other threads may read it and use the mapping concurrently.
 /// </summary>
 internal interface IStorageFile : IDisposable
 {

@@ -73,6 +73,9 @@ internal static unsafe partial class LibC
             && Array.TrueForAll(calls, call => NativeLibrary.TryGetExport(library, call, out _));
     }
 
+    /// <summary>More than a <c>struct statfs64</c> has, in numbers of 64 bits.</summary>
+    public const int StatisticsLongs = 32;
+
     [LibraryImport("libc", EntryPoint = "open", SetLastError = true, StringMarshalling = StringMarshalling.Utf8)]
     public static partial int Open(string path, int flags, uint mode);
 
@@ -90,6 +93,10 @@ internal static unsafe partial class LibC
     /// <summary>Linux only.</summary>
     [LibraryImport("libc", EntryPoint = "statx", SetLastError = true, StringMarshalling = StringMarshalling.Utf8)]
     public static partial int Status(int directory, string path, int flags, uint mask, byte* result);
+
+    /// <summary>Linux only. Of the result the first number is the type of the file system; it has <see cref="StatisticsLongs"/> at most.</summary>
+    [LibraryImport("libc", EntryPoint = "statfs64", SetLastError = true, StringMarshalling = StringMarshalling.Utf8)]
+    public static partial int Statistics(string path, ref long result);
 
     [LibraryImport("libc", EntryPoint = "pread64", SetLastError = true)]
     public static partial nint Read(int file, byte* buffer, nuint count, long offset);

@@ -1,5 +1,6 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Shared;
 
 namespace KvCluster.Storage.Journal;
 
@@ -7,12 +8,11 @@ namespace KvCluster.Storage.Journal;
 /// Records that are written with one write, and their location in a segment. Filled by the <see cref="JournalEnd"/>, written by one lane.
 /// </summary>
 /// <param name="file">The segment's file.</param>
-/// <param name="segment">Its number.</param>
-/// <param name="incarnation">Its incarnation, which each record carries.</param>
+/// <param name="segment">Its header.</param>
 /// <param name="durable">The newest record that, with all records before it, is durable when this write is submitted.</param>
 /// <param name="offset">Where the first record goes.</param>
 /// <param name="previous">The record before the first.</param>
-internal sealed class DurableWrite(SegmentFile file, ulong segment, ulong incarnation, Etag durable, long offset, RecordRef previous)
+internal sealed class DurableWrite(SegmentFile file, SegmentHeader segment, Etag durable, long offset, RecordRef previous)
 {
     /// <summary>A longer write contains only one record.</summary>
     public const int BytesMax = 1 << 20;
@@ -34,6 +34,9 @@ internal sealed class DurableWrite(SegmentFile file, ulong segment, ulong incarn
     /// <summary>Its length so far.</summary>
     public int Bytes { get; private set; }
 
+    /// <summary>Its length so far without what fills the records up to whole blocks.</summary>
+    public int PackedBytes { get; private set; }
+
     /// <summary>Where the next record goes.</summary>
     public long End => offset + Bytes;
 
@@ -47,38 +50,66 @@ internal sealed class DurableWrite(SegmentFile file, ulong segment, ulong incarn
     public void Add(JournalJob job)
     {
         var entry = job.Entry!;
-        entry.Segment = segment;
+        entry.Segment = segment.Number;
         entry.Offset = End;
         Bytes += entry.Bytes;
+        PackedBytes += RecordEnvelope.Bytes + entry.Record.BodyBytes;
         _jobs.Add(job);
+    }
+
+    /// <summary>The file as a shared journal has it written.</summary>
+    public UnsyncedFile UnsyncedIn(SharedJournal shared) => file.UnsyncedIn(shared);
+
+    /// <summary>Where the records belong, as a block of a shared journal says it.</summary>
+    public SharedEntry EntryIn(UnsyncedFile unsynced) =>
+        new(unsynced.Name, segment.ReplicaId, segment.Incarnation, offset, _jobs[^1].Entry!.Record.Etag, PackedBytes);
+
+    /// <summary>Copies the records, each with its envelope and directly behind the one before.</summary>
+    public void Pack(Span<byte> destination)
+    {
+        foreach (var job in _jobs)
+        {
+            EnvelopeOf(job.Entry!).WriteTo(destination);
+            var body = job.Entry!.Body.Span;
+            body.CopyTo(destination[RecordEnvelope.Bytes..]);
+            destination = destination[(RecordEnvelope.Bytes + body.Length)..];
+        }
     }
 
     /// <summary>
     /// Writes the records through a buffer of at least <see cref="BytesMax"/> bytes. They are durable when it returns: this is where commits are synced,
-    /// because the segment is opened with <c>O_DSYNC</c> (<see cref="SegmentFile"/>), with which a write returns when the disk has the data.
+    /// because the segment is opened with <c>O_DSYNC</c> (<see cref="SegmentFile"/>), with which a write returns when the disk has the data. The other place is
+    /// a block of the shared journal (<see cref="SharedLane"/>).
     /// </summary>
     public void WriteDurable(AlignedBuffer staging, StoreContext context)
     {
-        var observer = context.Observer;
-        if (!observer.IsWatching)
-        {
-            WriteBlocks(staging);
-            return;
-        }
-        var began = context.Time.GetTimestamp();
-        WriteBlocks(staging);
-        observer.JournalWritten(_jobs[0].Entry!.Record, _jobs[^1].Entry!.Record, Bytes, context.Time.GetElapsedTime(began));
+        var began = context.Observer.IsWatching ? context.Time.GetTimestamp() : 0;
+        WriteBlocks(staging, file.WriteDurable);
+        Observe(context, began);
     }
 
-    private void WriteBlocks(AlignedBuffer staging)
+    /// <summary>Writes the records into the page cache, through such a buffer: a block of a shared journal has made them durable.</summary>
+    public void WriteCached(AlignedBuffer staging, UnsyncedFile unsynced) => WriteBlocks(staging, unsynced.Write);
+
+    /// <summary>Tells the observer that the records are durable, if it was watching when they were submitted.</summary>
+    /// <param name="context">The shard's.</param>
+    /// <param name="began">When that was, as a timestamp; 0 if nobody was watching.</param>
+    public void Observe(StoreContext context, long began)
+    {
+        if (began != 0)
+            context.Observer.JournalWritten(_jobs[0].Entry!.Record, _jobs[^1].Entry!.Record, Bytes, context.Time.GetElapsedTime(began));
+    }
+
+    private RecordEnvelope EnvelopeOf(JournalEntry entry) => new(segment.Incarnation, durable, entry.Record.BodyBytes, entry.Record.Checksum);
+
+    private void WriteBlocks(AlignedBuffer staging, BlocksWrite write)
     {
         var (at, staged) = (offset, 0);
         foreach (var job in _jobs)
         {
-            var record = job.Entry!.Record;
-            new RecordEnvelope(incarnation, durable, record.BodyBytes, record.Checksum).WriteTo(staging.Span[staged..]);
+            EnvelopeOf(job.Entry!).WriteTo(staging.Span[staged..]);
             staged += RecordEnvelope.Bytes;
-            for (var rest = job.Entry.Body.Span; ;)
+            for (var rest = job.Entry!.Body.Span; ;)
             {
                 var count = Math.Min(rest.Length, staging.Length - staged);
                 rest[..count].CopyTo(staging.Span[staged..]);
@@ -86,13 +117,15 @@ internal sealed class DurableWrite(SegmentFile file, ulong segment, ulong incarn
                 rest = rest[count..];
                 if (rest.IsEmpty)
                     break;
-                file.WriteDurable(staging.Span[..staged], at);
+                write(staging.Span[..staged], at);
                 (at, staged) = (at + staged, 0);
             }
             var padded = RecordEnvelope.RoundUp(staged);
             staging.Span[staged..padded].Clear();
             staged = padded;
         }
-        file.WriteDurable(staging.Span[..staged], at);
+        write(staging.Span[..staged], at);
     }
+
+    private delegate void BlocksWrite(ReadOnlySpan<byte> blocks, long offset);
 }

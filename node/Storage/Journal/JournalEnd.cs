@@ -52,7 +52,7 @@ internal sealed class JournalEnd : IDisposable
     public DurableWrite BeginWrite()
     {
         Invariant.Check(!IsSealed, $"A write began at offset {Offset} of segment {Segment}, although the header of its successor may be on the disk.");
-        return new DurableWrite(_file!, _header.Number, _header.Incarnation, Durable, Offset, Last);
+        return new DurableWrite(_file!, _header, Durable, Offset, Last);
     }
 
     /// <summary>Adds a record to the write that began last, and takes its space.</summary>

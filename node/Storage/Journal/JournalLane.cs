@@ -38,6 +38,9 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     /// <summary>Ends whatever it does, after a failure between two steps.</summary>
     public void Abandon() => (State, Write, Job) = (LaneState.Idle, null, null);
 
+    /// <summary>Its executor.</summary>
+    public ISerialExecutor Executor => executor;
+
     /// <summary>Posts it to its executor.</summary>
     public void Post() => executor.Post(this);
 

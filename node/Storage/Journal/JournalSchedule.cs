@@ -1,4 +1,5 @@
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Shared;
 
 namespace KvCluster.Storage.Journal;
 
@@ -19,6 +20,9 @@ internal sealed class JournalSchedule
     private readonly StalledJobs _stalled;
     private readonly CompletedJobs _completed;
     private readonly JournalLane[] _lanes;
+
+    /// <summary>Gets writes of the lanes. All shards have their executors in the same order then. Null if there is none.</summary>
+    private readonly SharedJournal? _shared;
     private readonly Lock _lock = new();
 
     /// <summary>What no lane has begun, in the order in which it was queued.</summary>
@@ -32,8 +36,10 @@ internal sealed class JournalSchedule
     private volatile bool _isStalled;
     private volatile Exception? _failure;
 
-    public JournalSchedule(JournalEnd end, JournalSegments segments, StalledJobs stalled, CompletedJobs completed, IEnumerable<JournalLane> lanes)
+    public JournalSchedule(
+        JournalEnd end, JournalSegments segments, StalledJobs stalled, CompletedJobs completed, IEnumerable<JournalLane> lanes, SharedJournal? shared)
     {
+        _shared = shared;
         _end = end;
         _segments = segments;
         _stalled = stalled;
@@ -190,15 +196,22 @@ internal sealed class JournalSchedule
     }
 
     /// <summary>
-    /// The lane that should handle what was queued, preferably one whose executor is not busy with another shard. The caller posts it. Null when a lane will
-    /// handle it anyway.
+    /// The lane that should handle what was queued, preferably one whose executor is not busy with another shard. With a shared journal the first one, so that
+    /// writes of many shards meet on its executor, and for what is too long for a block the last one, where it keeps no others waiting. The caller posts it.
+    /// Null when a lane will handle it anyway.
     /// </summary>
     private JournalLane? FindLaneLocked()
     {
         Invariant.CheckHeld(_lock);
         if (_phase == JournalPhase.Exclusive || IsAnyLocked(LaneState.Posted))
             return null;
-        var free = Array.Find(_lanes, static lane => !lane.IsBusy && lane.HasIdleExecutor) ?? Array.Find(_lanes, static lane => !lane.IsBusy);
+        JournalLane? free;
+        if (_shared is not { IsOpen: true })
+            free = Array.Find(_lanes, static lane => !lane.IsBusy && lane.HasIdleExecutor) ?? Array.Find(_lanes, static lane => !lane.IsBusy);
+        else if (_jobs.TryPeek(out var next) && next.Entry?.Bytes > SharedLane.WriteBytesMax)
+            free = Array.FindLast(_lanes, static lane => !lane.IsBusy);
+        else
+            free = Array.Find(_lanes, static lane => !lane.IsBusy);
         free?.MoveTo(LaneState.Posted);
         return free;
     }

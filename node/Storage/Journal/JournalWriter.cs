@@ -1,6 +1,7 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Shared;
 using KvCluster.Storage.Threads;
 
 namespace KvCluster.Storage.Journal;
@@ -27,6 +28,10 @@ internal sealed class JournalWriter : IDisposable
     private readonly TruncatedRecords _truncated;
     private readonly StalledJobs _stalled;
     private readonly JournalSchedule _schedule;
+    private readonly string _directory;
+
+    /// <summary>The lanes' writes as the shared journal takes them; null if there is none.</summary>
+    private readonly Dictionary<JournalLane, LaneWrite>? _sharedWrites;
 
     /// <summary>Nothing is written before <see cref="StartSegment"/>.</summary>
     /// <param name="context">The shard's executors, disk and bounds.</param>
@@ -44,8 +49,11 @@ internal sealed class JournalWriter : IDisposable
         _truncated = new TruncatedRecords(context, directory, asideDirectory);
         Completed = new CompletedJobs(_segments, context.Writer, completions);
         _stalled = new StalledJobs(context, control, _end, _segments, _truncated, Completed);
-        var lanes = context.JournalLanes.Select(executor => new JournalLane(executor, Run));
-        _schedule = new JournalSchedule(_end, _segments, _stalled, Completed, lanes);
+        var lanes = context.JournalLanes.Select(executor => new JournalLane(executor, Run)).ToArray();
+        _schedule = new JournalSchedule(_end, _segments, _stalled, Completed, lanes, context.SharedJournal);
+        _directory = directory;
+        if (context.SharedJournal is { } shared)
+            _sharedWrites = lanes.ToDictionary(static lane => lane, lane => new LaneWrite(this, shared, lane));
     }
 
     /// <summary>The jobs that are done.</summary>
@@ -94,6 +102,13 @@ internal sealed class JournalWriter : IDisposable
     public void Stop(Action quiet) => _schedule.Stop(quiet);
 
     /// <summary>
+    /// Syncs what only a shared journal has durable of the segments, after <see cref="Stop"/>. Then the directory is whole and may be moved: a recovery would
+    /// not find the segments elsewhere.
+    /// </summary>
+    /// <exception cref="StorageIoException">An I/O error, with which the shared journal has failed, too.</exception>
+    public void Settle() => _context.SharedJournal?.Settle(_directory);
+
+    /// <summary>
     /// Called when the engine has failed: nothing is written that no lane has begun, because nobody gets an answer for it, and dead segments stay for the next
     /// open. Writer executor.
     /// </summary>
@@ -122,6 +137,9 @@ internal sealed class JournalWriter : IDisposable
         {
             while (_schedule.Begin(lane) != LaneState.Idle)
             {
+                // The lane goes on when the shared journal has ended the write.
+                if (_sharedWrites?[lane].TryBegin() == true)
+                    return;
                 _schedule.End(lane, Execute(lane));
                 Report();
             }
@@ -132,6 +150,26 @@ internal sealed class JournalWriter : IDisposable
         }
         Report();
         _schedule.TakeQuiet()?.Invoke();
+    }
+
+    /// <summary>
+    /// Ends a write that the shared journal had. An invariant that is broken by it is a failure too, with which the lane becomes idle; false then.
+    /// </summary>
+    private bool TryEndWrite(JournalLane lane, Exception? failure)
+    {
+        try
+        {
+            _schedule.End(lane, failure);
+            Report();
+            return true;
+        }
+        catch (Exception exception)
+        {
+            _schedule.Abandon(lane, exception);
+        }
+        Report();
+        _schedule.TakeQuiet()?.Invoke();
+        return false;
     }
 
     /// <summary>A dead segment could not be retired. Checkpoint executor.</summary>
@@ -215,6 +253,104 @@ internal sealed class JournalWriter : IDisposable
                     _segments.LeaveRoomForCheckpoint();
                 Completed.Add(job);
                 break;
+        }
+    }
+
+    /// <summary>
+    /// The write of one lane, given to the shared journal: the lane's executor goes on with other shards until it has ended. A lane has one at a time.
+    /// </summary>
+    private sealed class LaneWrite(JournalWriter writer, SharedJournal shared, JournalLane lane) : SharedWrite
+    {
+        private readonly SharedLane _shared = shared.LaneOf(lane.Executor);
+        private DurableWrite? _write;
+        private UnsyncedFile? _file;
+        private SharedEntry _entry;
+        private long _packed;
+        private bool _goesOn;
+
+        /// <inheritdoc/>
+        public override SharedEntry Entry => _entry;
+
+        /// <inheritdoc/>
+        public override UnsyncedFile File => _file!;
+
+        /// <summary>Gives the lane's step to the shared journal if it is a write that others may join.</summary>
+        public bool TryBegin()
+        {
+            if (lane.State != LaneState.Writing || lane.Write!.Bytes > SharedLane.WriteBytesMax)
+                return false;
+            _write = lane.Write;
+            _shared.Add(this);
+            return true;
+        }
+
+        /// <inheritdoc/>
+        public override int Bytes => _write!.PackedBytes;
+
+        /// <inheritdoc/>
+        public override bool TryJoin()
+        {
+            try
+            {
+                _file = _write!.UnsyncedIn(shared);
+                _entry = _write.EntryIn(_file);
+                return true;
+            }
+            catch (StorageIoException)
+            {
+                // Too many open files, for example. The segment itself is open.
+                return false;
+            }
+        }
+
+        /// <inheritdoc/>
+        public override void Pack(Span<byte> destination)
+        {
+            _packed = writer._context.Observer.IsWatching ? writer._context.Time.GetTimestamp() : 0;
+            _write!.Pack(destination);
+        }
+
+        /// <inheritdoc/>
+        public override void WriteDurable()
+        {
+            var staging = StagingPool.Rent(_write!.Bytes);
+            try
+            {
+                _write.WriteDurable(staging, writer._context);
+            }
+            finally
+            {
+                StagingPool.Return(staging);
+            }
+        }
+
+        /// <inheritdoc/>
+        public override void WriteCached()
+        {
+            _write!.Observe(writer._context, _packed);
+            var staging = StagingPool.Rent(_write.Bytes);
+            try
+            {
+                _write.WriteCached(staging, _file!);
+            }
+            finally
+            {
+                StagingPool.Return(staging);
+            }
+        }
+
+        /// <inheritdoc/>
+        public override void End(Exception? failure)
+        {
+            (_write, _file, _entry) = (null, null, default);
+            _goesOn = writer.TryEndWrite(lane, failure);
+        }
+
+        /// <inheritdoc/>
+        public override void Continue()
+        {
+            if (_goesOn)
+                writer.Run(lane);
         }
     }
 }

@@ -1,15 +1,22 @@
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Shared;
 
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
 /// A segment that is open for writing. <see cref="WriteDurable"/> is the sync of a commit: the file is opened such that the disk has the data when a write
 /// returns (<c>O_DSYNC</c>). That is one system call per commit instead of a write and a sync. Used by the journal's lanes; while the file
-/// <see cref="IsDirect"/>, several may write to different places of it at once.
+/// <see cref="IsDirect"/>, several may write to different places of it at once. What a shared journal has made durable is written through the page cache
+/// instead (<see cref="UnsyncedIn"/>); nothing is ever written in both ways into one block.
 /// </summary>
 internal sealed class SegmentFile : IDisposable
 {
     private readonly IStorageFile _file;
+    private readonly Lock _lock = new();
+
+    /// <summary>The shared journal that has records for it.</summary>
+    private SharedJournal? _shared;
+    private UnsyncedFile? _unsynced;
 
     /// <summary>False at first, because the file may have grown in an attempt that ended before its sync.</summary>
     private bool _isLengthDurable;
@@ -29,6 +36,17 @@ internal sealed class SegmentFile : IDisposable
     /// <summary>Writes whole blocks from aligned memory; they are durable when it returns.</summary>
     /// <exception cref="StorageIoException">An I/O error, or the disk is full. What was written is then unknown.</exception>
     public void WriteDurable(ReadOnlySpan<byte> blocks, long offset) => _file.Write(blocks, offset);
+
+    /// <summary>The file as it is written through the page cache after a block of a shared journal. Any lane.</summary>
+    /// <exception cref="StorageIoException">It cannot be opened a second time.</exception>
+    public UnsyncedFile UnsyncedIn(SharedJournal shared)
+    {
+        lock (_lock)
+        {
+            _shared = shared;
+            return _unsynced ??= shared.Open(_file.Path);
+        }
+    }
 
     /// <summary>Makes the file at least this long; the length is durable when this returns.</summary>
     /// <exception cref="StorageIoException">An I/O error, or the disk is full; after a full disk the call can be repeated.</exception>
@@ -56,5 +74,11 @@ internal sealed class SegmentFile : IDisposable
     }
 
     /// <inheritdoc/>
-    public void Dispose() => _file.Dispose();
+    public void Dispose()
+    {
+        if (_unsynced is not null)
+            _shared!.Release(_unsynced);
+        _unsynced = null;
+        _file.Dispose();
+    }
 }

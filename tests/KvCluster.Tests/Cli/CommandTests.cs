@@ -389,16 +389,16 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
             async () => (await _client.Admin.GetLevelsAsync()).Nodes.All(static node => node.Version.Length > 0), "the node is registered");
         var (exitCode, shown, error) = await RunAsync("$KV admin levels");
         Assert.Equal((0, ""), (exitCode, error));
-        Assert.StartsWith("in force: format level 5, contract level 1\nnode 1 (version ", shown, StringComparison.Ordinal);
+        Assert.StartsWith("in force: format level 6, contract level 1\nnode 1 (version ", shown, StringComparison.Ordinal);
         Assert.EndsWith(
-            "): supports format levels 1 to 5, contract levels 1 to 1; in use: format level 5, contract level 1\n", shown, StringComparison.Ordinal);
+            "): supports format levels 1 to 6, contract levels 1 to 1; in use: format level 6, contract level 1\n", shown, StringComparison.Ordinal);
         (exitCode, var raised, error) = await RunAsync("$KV admin levels --raise");
         Assert.Equal((0, "nothing to raise, because no node supports more\n" + shown, ""), (exitCode, raised, error));
         var (_, json, _) = await RunAsync("$KV admin levels --output json");
         var document = JsonDocument.Parse(json).RootElement;
-        Assert.Equal((5, false), (document.GetProperty("format_level").GetInt32(), document.GetProperty("raised").GetBoolean()));
-        Assert.Equal(5, document.GetProperty("nodes")[0].GetProperty("format_levels").GetProperty("max").GetInt32());
-        Assert.Equal(5, document.GetProperty("nodes")[0].GetProperty("format_in_use").GetInt32());
+        Assert.Equal((6, false), (document.GetProperty("format_level").GetInt32(), document.GetProperty("raised").GetBoolean()));
+        Assert.Equal(6, document.GetProperty("nodes")[0].GetProperty("format_levels").GetProperty("max").GetInt32());
+        Assert.Equal(6, document.GetProperty("nodes")[0].GetProperty("format_in_use").GetInt32());
     }
 
     /// <summary>A plan ended without a verdict.</summary>

@@ -13,7 +13,7 @@ public sealed partial class FolderOrderTests
     {
         ["node/Storage"] = ("KvCluster.Storage",
         [
-            "Files", "Threads", "Encoding",
+            "Files", "Threads", "Encoding", "Shared",
             "Pages", "Trees", "DataFile", "Control", "Context", "Journal", "Sessions", "Transactions", "Recovery", "Snapshots", "Maintenance", "Inspection",
         ]),
         // Everything that users of a library name is in its root namespace, so that one using line is enough.

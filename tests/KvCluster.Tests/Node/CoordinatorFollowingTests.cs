@@ -32,7 +32,7 @@ public sealed class CoordinatorFollowingTests
     [InlineData("c2", 3, 2, true, "another cluster")]
     [InlineData("c1", 2, 1, false, "they were raised to 2 and 1, so it was restored from an older copy")]
     [InlineData("c1", 3, 1, false, null)]
-    [InlineData("c1", 2, 6, false, "the cluster has format level 6, but only the levels 1 to 5 are supported by this program")]
+    [InlineData("c1", 2, 7, false, "the cluster has format level 7, but only the levels 1 to 6 are supported by this program")]
     [InlineData(null, 0, 0, true, "its data is lost")]
     [InlineData(null, 0, 0, false, "its data is lost")]
     public void WhyNot_FollowsTheSameClusterAtTheSameOrALaterRecovery_AndLevelsThatThisProgramHas(

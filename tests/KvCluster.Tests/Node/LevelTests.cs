@@ -51,8 +51,8 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
         foreach (var (levels, text) in (ReadOnlySpan<(ProgramLevels, string)>)[
-            (new((6, 7), (1, 1)), "format level 5, but only the levels 6 to 7 are supported"),
-            (new((1, 5), (2, 2)), "contract level 1, but only level 2 is supported")])
+            (new((7, 8), (1, 1)), "format level 6, but only the levels 7 to 8 are supported"),
+            (new((1, 6), (2, 2)), "contract level 1, but only level 2 is supported")])
         {
             var options = cluster.OptionsOf(1) with { Levels = levels };
             var refused = Assert.Throws<AggregateException>(() => cluster.StartNodeAsync(options).Wait()).InnerException;
@@ -73,7 +73,7 @@ public sealed class LevelTests
 
         await cluster.StartNodeAsync(cluster.OptionsOf(3) with { Levels = Earlier });
         await RegisteredAsync(cluster);
-        await RefusedAsync($"not all nodes support format level 5 and contract level 1: node 3 (version {ProgramVersion.Full}) supports the format levels 1 to "
+        await RefusedAsync($"not all nodes support format level 6 and contract level 1: node 3 (version {ProgramVersion.Full}) supports the format levels 1 to "
             + "1 and the contract levels 1 to 1. Upgrade them first.");
         Assert.Equal(Earliest, (await LevelsAsync(cluster)).Format);
 
@@ -81,17 +81,17 @@ public sealed class LevelTests
         await cluster.StartNodeAsync(3);
         await RegisteredAsync(cluster);
         var raised = await LevelsAsync(cluster, raise: true);
-        Assert.Equal((5U, 1U, 1U, 1U), (raised.Format, raised.FormatBefore, raised.Contract, raised.ContractBefore));
+        Assert.Equal((6U, 1U, 1U, 1U), (raised.Format, raised.FormatBefore, raised.Contract, raised.ContractBefore));
         Assert.All(raised.Nodes, static node => Assert.Equal((Earliest, 1U), (node.FormatInUse, node.ContractInUse)));
         var again = await LevelsAsync(cluster, raise: true);
-        Assert.Equal((5U, 5U), (again.Format, again.FormatBefore));
+        Assert.Equal((6U, 6U), (again.Format, again.FormatBefore));
 
         await cluster.StopNodeAsync(3);
         var older = await Assert.ThrowsAsync<DirectoryFormatException>(() => cluster.StartNodeAsync(cluster.OptionsOf(3) with { Levels = Earlier }));
-        Assert.Contains("format level 5, but only level 1 is supported", older.Message, StringComparison.Ordinal);
+        Assert.Contains("format level 6, but only level 1 is supported", older.Message, StringComparison.Ordinal);
         await cluster.StartNodeAsync(3);
         await Eventually.TrueAsync(
-            async () => (await LevelsAsync(cluster)).Nodes.Select(static node => node.FormatInUse).SequenceEqual([1U, 1U, 5U]), "node 3 uses the raised level");
+            async () => (await LevelsAsync(cluster)).Nodes.Select(static node => node.FormatInUse).SequenceEqual([1U, 1U, 6U]), "node 3 uses the raised level");
 
         Task RefusedAsync(string told) =>
             Refusal.ExpectAsync(() => LevelsAsync(cluster, raise: true), StatusCode.FailedPrecondition, "NOT_RAISED", $"Nothing was changed: {told}");
@@ -105,7 +105,7 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(3, Earliest);
         await RegisteredAsync(cluster);
         await PutAsync(cluster);
-        Assert.Equal(5U, (await LevelsAsync(cluster, raise: true)).Format);
+        Assert.Equal(6U, (await LevelsAsync(cluster, raise: true)).Format);
         foreach (var restarted in (uint[])[1, 2, 3])
         {
             await cluster.FollowedAsync();
@@ -120,7 +120,7 @@ public sealed class LevelTests
             }
         }
         await RegisteredAsync(cluster);
-        Assert.All((await LevelsAsync(cluster)).Nodes, static node => Assert.Equal(5U, node.FormatInUse));
+        Assert.All((await LevelsAsync(cluster)).Nodes, static node => Assert.Equal(6U, node.FormatInUse));
         await Eventually.TrueAsync(async () =>
         {
             var replicas = (await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => cluster.StatusOfAsync(node, digest: true))))
@@ -138,7 +138,7 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(1, Earliest);
         await RegisteredAsync(cluster);
         await PutAsync(cluster);
-        Assert.Equal(5U, (await LevelsAsync(cluster, raise: true)).Format);
+        Assert.Equal(6U, (await LevelsAsync(cluster, raise: true)).Format);
         await PutAsync(cluster);
         await cluster.StopNodeAsync(1);
         Assert.Equal([SegmentHeader.VersionBefore], SegmentVersions(cluster.DirectoryOf(1)).Distinct());
@@ -159,7 +159,7 @@ public sealed class LevelTests
         await cluster.StartNodeAsync(Compressing(cluster.OptionsOf(1)));
         await RegisteredAsync(cluster);
         await CheckpointedAsync();
-        Assert.Equal(5U, (await LevelsAsync(cluster, raise: true)).Format);
+        Assert.Equal(6U, (await LevelsAsync(cluster, raise: true)).Format);
         await CheckpointedAsync();
         Assert.Equal(MetaPage.FormatVersionMin, Newest()!.Version);
 
@@ -202,11 +202,11 @@ public sealed class LevelTests
         using var stop = new CancellationTokenSource();
         var starting = NodeHost.StartAsync(cluster.OptionsOf(1), cluster.Coordinator, health, NullLoggerFactory.Instance, stop.Token);
         await Eventually.TrueAsync(
-            () => health.NotStarted?.Contains("they were raised to 5 and 1, so it was restored from an older copy", StringComparison.Ordinal) == true,
+            () => health.NotStarted?.Contains("they were raised to 6 and 1, so it was restored from an older copy", StringComparison.Ordinal) == true,
             "the node waits and says why");
         await stop.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => starting);
-        await cluster.SetFormatLevelAsync(5);
+        await cluster.SetFormatLevelAsync(ProgramLevels.Current.Format.Max);
         await cluster.StartNodeAsync(1);
     }
 
@@ -258,8 +258,8 @@ public sealed class LevelTests
         };
         var (second, refusal) = await new ClusterLevels(late, Keys, NullLogger.Instance).AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None);
         Assert.Equal("", refusal);
-        Assert.Equal((5U, Earliest), (first!.Format, first.FormatBefore));
-        Assert.Equal((5U, 5U), (second!.Format, second.FormatBefore));
+        Assert.Equal((6U, Earliest), (first!.Format, first.FormatBefore));
+        Assert.Equal((6U, 6U), (second!.Format, second.FormatBefore));
     }
 
     [Fact]
@@ -269,7 +269,7 @@ public sealed class LevelTests
         await using var failing = new RefusingCoordinator(await CreateAsync(folder.Path), Keys.Cluster, refusals: 1);
         var levels = new ClusterLevels(failing, Keys, NullLogger.Instance);
         await Assert.ThrowsAsync<ChangeUnknownException>(() => levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None));
-        Assert.Equal(5U, (await levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None)).Answer!.Format);
+        Assert.Equal(6U, (await levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None)).Answer!.Format);
     }
 
     /// <summary>One line said that the change may have been made, and that nothing was changed.</summary>

@@ -78,7 +78,7 @@ public sealed class JournalStateTests
     private static void Move(JournalLane lane, LaneState to)
     {
         if (to == LaneState.Writing)
-            lane.BeginWrite(new DurableWrite(null!, 1, 1, default, 0, default(RecordRef)));
+            lane.BeginWrite(new DurableWrite(null!, default, default, 0, default(RecordRef)));
         else if (to is LaneState.Rolling or LaneState.Exclusive)
             lane.BeginExclusive(to, new JournalJob(JournalJobKind.LookForSpace));
         else
