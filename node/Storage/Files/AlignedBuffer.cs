@@ -10,6 +10,9 @@ internal sealed unsafe class AlignedBuffer : IDisposable
 
     private byte* _memory;
 
+    /// <summary>Rounds a length up to a multiple of it.</summary>
+    public static int RoundUp(int bytes) => (bytes + Alignment - 1) & ~(Alignment - 1);
+
     /// <summary>Allocates zeroed memory.</summary>
     public AlignedBuffer(int length)
     {

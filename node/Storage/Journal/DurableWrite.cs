@@ -84,12 +84,12 @@ internal sealed class DurableWrite(SegmentFile file, SegmentHeader segment, Etag
     public void WriteDurable(AlignedBuffer staging, StoreContext context)
     {
         var began = context.Observer.IsWatching ? context.Time.GetTimestamp() : 0;
-        WriteBlocks(staging, file.WriteDurable);
+        WriteBlocks(staging, unsynced: null);
         Observe(context, began);
     }
 
     /// <summary>Writes the records into the page cache, through such a buffer: a block of a shared journal has made them durable.</summary>
-    public void WriteCached(AlignedBuffer staging, UnsyncedFile unsynced) => WriteBlocks(staging, unsynced.Write);
+    public void WriteCached(AlignedBuffer staging, UnsyncedFile unsynced) => WriteBlocks(staging, unsynced);
 
     /// <summary>Tells the observer that the records are durable, if it was watching when they were submitted.</summary>
     /// <param name="context">The shard's.</param>
@@ -102,7 +102,7 @@ internal sealed class DurableWrite(SegmentFile file, SegmentHeader segment, Etag
 
     private RecordEnvelope EnvelopeOf(JournalEntry entry) => new(segment.Incarnation, durable, entry.Record.BodyBytes, entry.Record.Checksum);
 
-    private void WriteBlocks(AlignedBuffer staging, BlocksWrite write)
+    private void WriteBlocks(AlignedBuffer staging, UnsyncedFile? unsynced)
     {
         var (at, staged) = (offset, 0);
         foreach (var job in _jobs)
@@ -117,15 +117,21 @@ internal sealed class DurableWrite(SegmentFile file, SegmentHeader segment, Etag
                 rest = rest[count..];
                 if (rest.IsEmpty)
                     break;
-                write(staging.Span[..staged], at);
+                Write(staging.Span[..staged], at, unsynced);
                 (at, staged) = (at + staged, 0);
             }
             var padded = RecordEnvelope.RoundUp(staged);
             staging.Span[staged..padded].Clear();
             staged = padded;
         }
-        write(staging.Span[..staged], at);
+        Write(staging.Span[..staged], at, unsynced);
     }
 
-    private delegate void BlocksWrite(ReadOnlySpan<byte> blocks, long offset);
+    private void Write(ReadOnlySpan<byte> blocks, long at, UnsyncedFile? unsynced)
+    {
+        if (unsynced is null)
+            file.WriteDurable(blocks, at);
+        else
+            unsynced.Write(blocks, at);
+    }
 }

@@ -261,6 +261,7 @@ internal sealed class JournalWriter : IDisposable
     /// </summary>
     private sealed class LaneWrite(JournalWriter writer, SharedJournal shared, JournalLane lane) : SharedWrite
     {
+        private readonly StoreContext _context = writer._context;
         private readonly SharedLane _shared = shared.LaneOf(lane.Executor);
         private DurableWrite? _write;
         private UnsyncedFile? _file;
@@ -306,37 +307,18 @@ internal sealed class JournalWriter : IDisposable
         /// <inheritdoc/>
         public override void Pack(Span<byte> destination)
         {
-            _packed = writer._context.Observer.IsWatching ? writer._context.Time.GetTimestamp() : 0;
+            _packed = _context.Observer.IsWatching ? _context.Time.GetTimestamp() : 0;
             _write!.Pack(destination);
         }
 
         /// <inheritdoc/>
-        public override void WriteDurable()
-        {
-            var staging = StagingPool.Rent(_write!.Bytes);
-            try
-            {
-                _write.WriteDurable(staging, writer._context);
-            }
-            finally
-            {
-                StagingPool.Return(staging);
-            }
-        }
+        public override void WriteDurable() => Stage(static (own, staging) => own._write!.WriteDurable(staging, own._context));
 
         /// <inheritdoc/>
         public override void WriteCached()
         {
-            _write!.Observe(writer._context, _packed);
-            var staging = StagingPool.Rent(_write.Bytes);
-            try
-            {
-                _write.WriteCached(staging, _file!);
-            }
-            finally
-            {
-                StagingPool.Return(staging);
-            }
+            _write!.Observe(_context, _packed);
+            Stage(static (own, staging) => own._write!.WriteCached(staging, own._file!));
         }
 
         /// <inheritdoc/>
@@ -351,6 +333,19 @@ internal sealed class JournalWriter : IDisposable
         {
             if (_goesOn)
                 writer.Run(lane);
+        }
+
+        private void Stage(Action<LaneWrite, AlignedBuffer> write)
+        {
+            var staging = StagingPool.Rent(_write!.Bytes);
+            try
+            {
+                write(this, staging);
+            }
+            finally
+            {
+                StagingPool.Return(staging);
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ internal readonly record struct RecordEnvelope(ulong Incarnation, Etag DurableAt
     public static int RecordBytes(int bodyBytes) => RoundUp(Bytes + bodyBytes);
 
     /// <summary>Rounds up to a block boundary.</summary>
-    public static int RoundUp(int bytes) => (bytes + BlockBytes - 1) & ~(BlockBytes - 1);
+    public static int RoundUp(int bytes) => AlignedBuffer.RoundUp(bytes);
 
     /// <summary>Writes the envelope.</summary>
     public void WriteTo(Span<byte> destination)

@@ -71,8 +71,8 @@ internal sealed class SharedJournalReplay
         try
         {
             replay.Read();
-            foreach (var (block, bytes) in replay._blocks.Values.Where(found => found.Block.Number >= replay._neededFrom))
-                replay.PutBack(block, bytes);
+            foreach (var number in replay._blocks.Keys.Where(number => number >= replay._neededFrom))
+                replay.PutBack(number);
             foreach (var segment in replay._segments.Values)
                 replay.Sync(segment);
             replay.LookForLosses([.. replicas]);
@@ -147,30 +147,35 @@ internal sealed class SharedJournalReplay
         return Crc32C.Of(directory.Span) == block.DirectoryChecksum ? SharedBlock.ReadDirectory(directory) : null;
     }
 
-    /// <summary>What a block has, by its own directory or by one that repeats it. Null if both are lost.</summary>
-    private List<SharedEntry>? EntriesOf(ulong number) =>
-        (_blocks.TryGetValue(number, out var found) ? DirectoryOf(found.Block, found.Bytes) : null)
-            ?? (_repeated.TryGetValue(number, out var directory) ? SharedBlock.ReadDirectory(directory) : null);
-
-    private static ReadOnlyMemory<byte> ContentOf(in SharedBlock block, ReadOnlyMemory<byte> bytes, IEnumerable<SharedEntry> before, in SharedEntry entry)
+    /// <summary>
+    /// The writes of a block, by its own directory or by one that repeats it, each with its records; null instead of those that are not what was written. Null
+    /// if both directories are lost.
+    /// </summary>
+    private List<(SharedEntry Entry, ReadOnlyMemory<byte>? Records)>? WritesOf(ulong number)
     {
-        var at = before.Sum(static earlier => earlier.Bytes);
-        return at + entry.Bytes <= block.ContentBytes && entry.Bytes >= 0 ? bytes.Slice(block.ContentOffset + at, entry.Bytes) : default;
+        var isFound = _blocks.TryGetValue(number, out var found);
+        var entries = (isFound ? DirectoryOf(found.Block, found.Bytes) : null)
+            ?? (_repeated.TryGetValue(number, out var directory) ? SharedBlock.ReadDirectory(directory) : null);
+        if (entries is null)
+            return null;
+        var writes = new List<(SharedEntry Entry, ReadOnlyMemory<byte>? Records)>(entries.Count);
+        var rest = isFound ? found.Bytes.Slice(found.Block.ContentOffset, found.Block.ContentBytes) : default;
+        foreach (var entry in entries)
+        {
+            var isThere = entry.Bytes >= 0 && entry.Bytes <= rest.Length;
+            var records = isThere ? rest[..entry.Bytes] : default;
+            writes.Add((entry, isThere && Crc32C.Of(records.Span) == entry.Checksum ? records : (ReadOnlyMemory<byte>?)null));
+            rest = isThere ? rest[entry.Bytes..] : default;
+        }
+        return writes;
     }
 
-    private static bool IsIntact(in SharedEntry entry, ReadOnlyMemory<byte> content) =>
-        content.Length == entry.Bytes && Crc32C.Of(content.Span) == entry.Checksum;
-
-    private void PutBack(in SharedBlock block, ReadOnlyMemory<byte> bytes)
+    private void PutBack(ulong number)
     {
-        if (EntriesOf(block.Number) is not { } entries)
-            return;
-        for (var index = 0; index < entries.Count; index++)
+        foreach (var (entry, records) in WritesOf(number) ?? [])
         {
-            var entry = entries[index];
-            var content = ContentOf(block, bytes, entries.Take(index), entry);
-            if (IsIntact(entry, content))
-                PutBack(SegmentOf(entry), entry, content.Span);
+            if (records is { } intact)
+                PutBack(SegmentOf(entry), entry, intact.Span);
         }
     }
 
@@ -289,16 +294,14 @@ internal sealed class SharedJournalReplay
         var durableBefore = _blocks.Count == 0 ? 0 : _blocks.Values.Max(static found => found.Block.DurableBefore);
         for (var number = _neededFrom; number < durableBefore; number++)
         {
-            var isFound = _blocks.TryGetValue(number, out var found);
-            if (EntriesOf(number) is not { } entries)
+            if (WritesOf(number) is not { } writes)
             {
                 LoseAll(replicas);
                 return;
             }
-            for (var index = 0; index < entries.Count; index++)
+            foreach (var (entry, records) in writes)
             {
-                var entry = entries[index];
-                if (!isFound || !IsIntact(entry, ContentOf(found.Block, found.Bytes, entries.Take(index), entry)))
+                if (records is null)
                     Lose(replicas, entry);
             }
         }

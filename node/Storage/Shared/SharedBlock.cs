@@ -54,16 +54,13 @@ internal readonly record struct SharedBlock(
     private const int RepeatedHeaderBytes = 12;
 
     /// <summary>Its length on the disk.</summary>
-    public int Bytes => RoundUp(HeaderBytes + DirectoryBytes + ContentBytes + RepeatedBytes);
+    public int Bytes => AlignedBuffer.RoundUp(HeaderBytes + DirectoryBytes + ContentBytes + RepeatedBytes);
 
     /// <summary>Where its records begin.</summary>
     public int ContentOffset => HeaderBytes + DirectoryBytes;
 
     /// <summary>Where the earlier directories begin.</summary>
     public int RepeatedOffset => ContentOffset + ContentBytes;
-
-    /// <summary>Rounds up to a whole block of the disk.</summary>
-    public static int RoundUp(int bytes) => (bytes + AlignedBuffer.Alignment - 1) & ~(AlignedBuffer.Alignment - 1);
 
     /// <summary>Length of an entry of a directory.</summary>
     public static int EntryBytesOf(in SharedEntry entry) => EntryBytes + entry.Name.Length;

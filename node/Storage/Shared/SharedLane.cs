@@ -73,7 +73,7 @@ internal sealed class SharedLane(SharedJournal journal, ISerialExecutor executor
     private void WriteAlone()
     {
         foreach (var write in _taken)
-            write.End(FailureOf(write.WriteDurable));
+            write.End(FailureOf(write, isTogether: false));
     }
 
     /// <summary>False if there is no place in the shared journal; nothing was written then.</summary>
@@ -106,7 +106,7 @@ internal sealed class SharedLane(SharedJournal journal, ISerialExecutor executor
         }
         foreach (var write in _taken)
         {
-            var failure = FailureOf(write.WriteCached);
+            var failure = FailureOf(write, isTogether: true);
             // After the write, so that a sync which begins in between counts for it, and before the end, after which the segment may be released.
             journal.Note(write.File, place.Use);
             write.End(failure);
@@ -140,11 +140,14 @@ internal sealed class SharedLane(SharedJournal journal, ISerialExecutor executor
         };
     }
 
-    private static Exception? FailureOf(Action write)
+    private static Exception? FailureOf(SharedWrite write, bool isTogether)
     {
         try
         {
-            write();
+            if (isTogether)
+                write.WriteCached();
+            else
+                write.WriteDurable();
             return null;
         }
         catch (Exception failure)
