@@ -1,3 +1,4 @@
+using System.Globalization;
 using System.Text;
 using KvCluster.Client;
 
@@ -10,6 +11,9 @@ internal sealed class Load : IAsyncDisposable
     private readonly CancellationTokenSource _stopping = new();
     private readonly KvClient _client;
     private readonly Task _running;
+    private long _rounds;
+    private long _failures;
+    private volatile string _lastFailure = "none";
 
     public Load(string router)
     {
@@ -23,6 +27,10 @@ internal sealed class Load : IAsyncDisposable
 
     /// <summary>The number of keys in each shard from now on. Large values at few keys make journals grow but not trees.</summary>
     public int Keys { get; set; } = 1_000;
+
+    /// <summary>What it has done, for people.</summary>
+    public override string ToString() => string.Create(
+        CultureInfo.InvariantCulture, $"the load has ended {Volatile.Read(ref _rounds)} rounds, and {Volatile.Read(ref _failures)} failed, the last: {_lastFailure}");
 
     public async ValueTask DisposeAsync()
     {
@@ -47,11 +55,13 @@ internal sealed class Load : IAsyncDisposable
                     await _client.DeleteAsync(key, cancellationToken: _stopping.Token);
                 if (random.Next(50) == 0)
                     await ScanAsync();
+                Interlocked.Increment(ref _rounds);
             }
             catch (Exception failure) when (failure is KvException or OperationCanceledException)
             {
                 // Failures by the injected faults, whose consequences are under test, or at the end.
-                continue;
+                Interlocked.Increment(ref _failures);
+                _lastFailure = failure.Message;
             }
         }
     }

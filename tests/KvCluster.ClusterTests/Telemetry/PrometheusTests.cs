@@ -209,7 +209,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         (["KvClusterReplicaFailed", "KvClusterAlarm", "KvClusterReplicaSetAside"], async watch =>
         {
             await scraped.Cluster.AdminOf(3).QuarantineAsync(new QuarantineRequest { Node = 3, Shard = 0, Reason = "a test" });
-            await FireAsync(watch);
+            await FireAsync(scraped, watch);
             Directory.Delete(Path.Combine(scraped.Cluster.Node(3).Data, "aside"), recursive: true);
         }),
         (["KvClusterLeadersMove"], watch => Eventually.TrueAsync(async () =>
@@ -226,7 +226,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             // Cut off from the others but still scraped: it knows no leader, although every shard has one.
             scraped.Cluster.Network.Cut(3, 1);
             scraped.Cluster.Network.Cut(3, 2);
-            await FireAsync(watch);
+            await FireAsync(scraped, watch);
             var leaderless = $"kvcluster_node_shards_leaderless{{instance=\"{scraped.TargetOf(3)}\"}} == 2";
             await Eventually.TrueAsync(
                 async () => await scraped.Prometheus.CountAsync(leaderless, DateTime.UtcNow) > 0
@@ -234,18 +234,23 @@ public sealed class PrometheusTests(ITestOutputHelper output)
                 "the node that is cut off knows no leader, and no alert says that there is none");
             scraped.Cluster.Network.Heal();
         }),
-        (["KvClusterNoLeader", "KvClusterRequestsFail", "KvClusterNodesRefuse"], watch => WithoutAsync(scraped, [2, 3], () => FireAsync(watch))),
-        (["KvClusterNotSeen"], watch => WithoutAsync(scraped, [1, 2, 3], () => FireAsync(watch))),
+        (["KvClusterNoLeader", "KvClusterRequestsFail", "KvClusterNodesRefuse"], async watch =>
+        {
+            // The router asks the leaders that it knows. A node that led none would not be asked, and refuse nothing.
+            await scraped.Cluster.UntilLeadsAsync(1);
+            await WithoutAsync(scraped, [2, 3], () => FireAsync(scraped, watch));
+        }),
+        (["KvClusterNotSeen"], watch => WithoutAsync(scraped, [1, 2, 3], () => FireAsync(scraped, watch))),
         (["KvClusterCoordinatorUnreachable"], async watch =>
         {
             await scraped.Cluster.Etcd.KillAsync(0);
-            await FireAsync(watch);
+            await FireAsync(scraped, watch);
             scraped.Cluster.Etcd.Start(0);
         }),
         (["KvClusterCoordinatorNotFollowed"], async watch =>
         {
             await scraped.Cluster.Etcd.ControlAsync("del", "--prefix", "/kvcluster/");
-            await FireAsync(watch);
+            await FireAsync(scraped, watch);
             await Eventually.TrueAsync(
                 async () => (await scraped.Cluster.CoordinatorOf(1).RecoverAsync(new RecoverRequest())).Applied, "the coordinator's records are rebuilt");
         }),
@@ -274,13 +279,15 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         }),
     ];
 
-    private static Task FireAsync(FaultWatch watch) => Eventually.TrueAsync(watch.FiredAsync, () => $"the fault fires {watch.Missing}");
+    private static Task FireAsync(ScrapedCluster scraped, FaultWatch watch) => Eventually.TrueAsync(
+        watch.FiredAsync,
+        () => $"the fault fires {watch.Missing}; {scraped.Load}{Environment.NewLine}{string.Join(Environment.NewLine, LastWords(scraped))}");
 
     private static async Task WithLargeValuesAsync(ScrapedCluster scraped, FaultWatch watch, int keys)
     {
         var before = scraped.Load.Keys;
         (scraped.Load.ValueBytes, scraped.Load.Keys) = (256 << 10, keys);
-        await FireAsync(watch);
+        await FireAsync(scraped, watch);
         (scraped.Load.ValueBytes, scraped.Load.Keys) = (100, before);
     }
 
