@@ -54,8 +54,14 @@ internal sealed record StoreOptions
     /// </summary>
     public long WaitingBodyBytesMax { get; init; } = 64 << 20;
 
-    /// <summary>Size of the journal's first segment in bytes. Small, so that a quiescent shard stays small.</summary>
+    /// <summary>Size in bytes of the segment after the journal's first one, and of those for which a full disk has to have space.</summary>
     public int SegmentBytesMin { get; init; } = 1 << 20;
+
+    /// <summary>
+    /// Size in bytes of the journal's first segment, after an open and after a quiescent period; at most <see cref="SegmentBytesMin"/>. Small, because a node
+    /// may have a thousand quiescent replicas.
+    /// </summary>
+    public int SegmentBytesFirst { get => Math.Min(field, SegmentBytesMin); init; } = 128 << 10;
 
     /// <summary>Segments double in size up to this, in bytes.</summary>
     public int SegmentBytesMax { get; init; } = 64 << 20;

@@ -83,7 +83,7 @@ internal sealed class JournalSegments : IDisposable
         _control = control;
         _reserve = reserve;
         _end = end;
-        _nextBytes = context.Options.SegmentBytesMin;
+        _nextBytes = context.Options.SegmentBytesFirst;
     }
 
     /// <summary>Whether there was no space for the next segment. Any thread.</summary>
@@ -139,7 +139,7 @@ internal sealed class JournalSegments : IDisposable
     /// <param name="predecessorEnd">The offset in it, in bytes.</param>
     public void Start(RecordRef last, ulong predecessor, long predecessorEnd)
     {
-        _nextBytes = _context.Options.SegmentBytesMin;
+        _nextBytes = _context.Options.SegmentBytesFirst;
         if (!TryContinue(SegmentHeader.BlockBytes, usesReserve: true, last, predecessor, predecessorEnd))
             throw new StorageIoException("start a segment in", _directory, "the disk is full", isDiskFull: true);
     }
@@ -163,10 +163,10 @@ internal sealed class JournalSegments : IDisposable
         {
             _isShrunk = true;
             DeleteAllSpares();
-            _next?.CutTo(_context.Options.SegmentBytesMin);
-            if (_end.IsLongerThan(_context.Options.SegmentBytesMin))
+            _next?.CutTo(_context.Options.SegmentBytesFirst);
+            if (_end.IsLongerThan(_context.Options.SegmentBytesFirst))
             {
-                _nextBytes = _context.Options.SegmentBytesMin;
+                _nextBytes = _context.Options.SegmentBytesFirst;
                 var next = Prepare(_nextBytes, SegmentHeader.BlockBytes);
                 next.CutTo(_nextBytes);
                 Use(next, _end.Last, _end.Segment, _end.Offset);
@@ -345,13 +345,13 @@ internal sealed class JournalSegments : IDisposable
         AddLive(header.Number, header.Incarnation, file.Length);
         _current = new CurrentSegment(header.Number, last.Etag);
         NextNumber = header.Number + 1;
-        _nextBytes = (int)Math.Min(2 * Math.Max(file.Length, _context.Options.SegmentBytesMin), _context.Options.SegmentBytesMax);
+        _nextBytes = (int)Math.Min(Math.Max(2 * file.Length, _context.Options.SegmentBytesMin), _context.Options.SegmentBytesMax);
         NoteSize();
     }
 
     private void NoteSize()
     {
-        var bytes = _context.Options.SegmentBytesMin;
+        var bytes = _context.Options.SegmentBytesFirst;
         _isSmall = _spares.IsEmpty && !_end.IsLongerThan(bytes) && (_next is null || _next.File.Length <= bytes);
     }
 

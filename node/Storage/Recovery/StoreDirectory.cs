@@ -68,7 +68,7 @@ internal static class StoreDirectory
     {
         var directory = StoreLayout.Journal(state);
         files.CreateDirectory(directory);
-        using var preparation = SegmentPreparation.Begin(files, directory, FirstSegment, options.SegmentBytesMin, new ConcurrentStack<ulong>());
+        using var preparation = SegmentPreparation.Begin(files, directory, FirstSegment, options.SegmentBytesFirst, new ConcurrentStack<ulong>());
         using var block = new AlignedBuffer(SegmentHeader.BlockBytes);
         // Nothing is ever appended to this segment, because the first open starts a new one. Its incarnation therefore has no meaning.
         new SegmentHeader(FirstSegment, control.ReplicaId.Value, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum)

@@ -30,7 +30,8 @@ internal sealed class Load : IAsyncDisposable
 
     /// <summary>What it has done, for people.</summary>
     public override string ToString() => string.Create(
-        CultureInfo.InvariantCulture, $"the load has ended {Volatile.Read(ref _rounds)} rounds, and {Volatile.Read(ref _failures)} failed, the last: {_lastFailure}");
+        CultureInfo.InvariantCulture,
+        $"the load has ended {Volatile.Read(ref _rounds)} rounds, and {Volatile.Read(ref _failures)} failed, the last: {_lastFailure}");
 
     public async ValueTask DisposeAsync()
     {

@@ -14,7 +14,8 @@ public sealed class SharedJournalSyncTests
 
     /// <summary>Rounds of two stores after which each file was overwritten.</summary>
     private const int RoundsOfAllFiles = 50;
-    private static readonly StoreOptions Large = StoreBench.SmallOptions with { SegmentBytesMin = 256 << 10, SegmentBytesMax = 256 << 10 };
+    private static readonly StoreOptions Large =
+        StoreBench.SmallOptions with { SegmentBytesFirst = 256 << 10, SegmentBytesMin = 256 << 10, SegmentBytesMax = 256 << 10 };
 
     /// <summary>A store is used no more, and the blocks with its last records are overwritten.</summary>
     [Theory]
@@ -36,7 +37,8 @@ public sealed class SharedJournalSyncTests
     [Fact]
     public void SegmentWrittenDuringItsSync_IsSyncedAgain()
     {
-        using var bench = new SharedBench(lanes: 1, options: Large with { SegmentBytesMin = 2 << 20, SegmentBytesMax = 2 << 20 }).Open();
+        using var bench = new SharedBench(
+            lanes: 1, options: Large with { SegmentBytesFirst = 2 << 20, SegmentBytesMin = 2 << 20, SegmentBytesMax = 2 << 20 }).Open();
         var count = 0;
         while (bench.Syncs.Count == 0 || SharedBench.BlocksOf(bench.Disk)[^1].Path == $"{SharedBench.Root}/shared/0")
         {

@@ -163,8 +163,9 @@ public sealed class WritesInFlightTests
     /// <summary>The first segment has space for all records of a test, also for those of some megabytes.</summary>
     private static StoreBench OpenedForLongRecords()
     {
+        const int Bytes = 16 << 20;
         var bench = new StoreBench(
-            options: StoreBench.SmallOptions with { FillSegments = false, SegmentBytesMin = 16 << 20, SegmentBytesMax = 16 << 20 });
+            options: StoreBench.SmallOptions with { FillSegments = false, SegmentBytesFirst = Bytes, SegmentBytesMin = Bytes, SegmentBytesMax = Bytes });
         bench.Open();
         return bench;
     }

@@ -122,6 +122,22 @@ public sealed class QuiescentReturnTests
         }
     }
 
+    /// <summary>A node may have a thousand replicas that nobody uses, or uses any more. With the sizes of nodes each takes less than 256 KiB.</summary>
+    [Fact]
+    public void QuiescentStore_WithTheSizesOfNodes_HasOneSmallSegmentWhenNewAndAfterUse()
+    {
+        const long Small = 128 << 10;
+        using var bench = new StoreBench(options: new StoreOptions { ReserveBytes = 4096, RetainedJournalBytes = 0 });
+        bench.Open();
+        Assert.Equal(Small, bench.Store.Statistics.JournalBytes);
+        Assert.InRange(bench.Store.Statistics.DataAllocatedBytes, 1, 64 << 10);
+        for (var index = 0; index < 400; index++)
+            Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put(KeyOf(index % 8), new byte[ValueBytes])).Outcome);
+        Assert.True(bench.Store.Statistics.JournalBytes > 4 << 20, $"The journal has {bench.Store.Statistics.JournalBytes} bytes.");
+        Pass(bench, 4);
+        Assert.Equal(Small, bench.Store.Statistics.JournalBytes);
+    }
+
     /// <summary>A store that is used again in the middle goes on with that, and gives back what is left at the next quiescent period.</summary>
     [Fact]
     public void QuiescentStore_UsedAgain_StopsGivingBackUntilItIsQuiescent()

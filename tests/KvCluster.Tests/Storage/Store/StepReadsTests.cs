@@ -163,7 +163,7 @@ public sealed class StepReadsTests : IDisposable
     [Fact]
     public void ReadBodies_OfRecordsThatHaveLeftMemory_TakesOneReadForAllOfASegment()
     {
-        using var bench = new StoreBench(options: Retaining with { SegmentBytesMin = 1 << 20, SegmentBytesMax = 1 << 20 });
+        using var bench = new StoreBench(options: Retaining with { SegmentBytesFirst = 1 << 20, SegmentBytesMin = 1 << 20, SegmentBytesMax = 1 << 20 });
         bench.Open();
         for (var put = 0; put < 100; put++)
             bench.Write(request => request.Put(Key(put), new byte[1_000]));
