@@ -54,7 +54,7 @@ internal sealed record StoreOptions
     /// </summary>
     public long WaitingBodyBytesMax { get; init; } = 64 << 20;
 
-    /// <summary>Size in bytes of the segment after the journal's first one, and of those for which a full disk has to have space.</summary>
+    /// <summary>Size in bytes of the segment for which a disk has to have space, or else it is full. It is for deletes.</summary>
     public int SegmentBytesMin { get; init; } = 1 << 20;
 
     /// <summary>

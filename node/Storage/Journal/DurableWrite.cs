@@ -43,6 +43,9 @@ internal sealed class DurableWrite(SegmentFile file, SegmentHeader segment, Etag
     /// <summary>Whether this write is durable. The records before it may not be.</summary>
     public bool IsDurable { get; set; }
 
+    /// <summary>Whether a block of a shared journal has made it durable.</summary>
+    public bool IsShared { get; private set; }
+
     /// <summary>Whether another record may be added to this write.</summary>
     public bool Takes(int bytes) => Bytes == 0 || Bytes + bytes <= BytesMax;
 
@@ -89,7 +92,11 @@ internal sealed class DurableWrite(SegmentFile file, SegmentHeader segment, Etag
     }
 
     /// <summary>Writes the records into the page cache, through such a buffer: a block of a shared journal has made them durable.</summary>
-    public void WriteCached(AlignedBuffer staging, UnsyncedFile unsynced) => WriteBlocks(staging, unsynced);
+    public void WriteCached(AlignedBuffer staging, UnsyncedFile unsynced)
+    {
+        IsShared = true;
+        WriteBlocks(staging, unsynced);
+    }
 
     /// <summary>Tells the observer that the records are durable, if it was watching when they were submitted.</summary>
     /// <param name="context">The shard's.</param>

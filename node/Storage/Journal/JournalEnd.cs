@@ -12,6 +12,9 @@ internal sealed class JournalEnd : IDisposable
     private SegmentFile? _file;
     private SegmentHeader _header;
 
+    /// <summary>Bytes of records in the current segment that a shared journal has made durable.</summary>
+    private long _sharedBytes;
+
     /// <summary>The current segment's number.</summary>
     public ulong Segment => _header.Number;
 
@@ -35,6 +38,12 @@ internal sealed class JournalEnd : IDisposable
 
     /// <summary>Whether half of the current segment is taken.</summary>
     public bool IsHalfUsed => Offset >= _file!.Length / 2;
+
+    /// <summary>
+    /// Whether most of what is durable in the current segment was written through the page cache, after a block of a shared journal. Also called by a lane that
+    /// prepares the next segment, which may see it a moment late.
+    /// </summary>
+    public bool IsMostlyShared => 2 * Volatile.Read(ref _sharedBytes) > Offset - SegmentHeader.BlockBytes;
 
     /// <summary>Whether the current segment has more bytes than this.</summary>
     public bool IsLongerThan(int bytes) => _file?.Length > bytes;
@@ -67,7 +76,12 @@ internal sealed class JournalEnd : IDisposable
     }
 
     /// <summary>Notes that a write is durable, with all before it.</summary>
-    public void Complete(DurableWrite write) => Durable = write.Jobs[^1].Entry!.Record.Etag;
+    public void Complete(DurableWrite write)
+    {
+        Durable = write.Jobs[^1].Entry!.Record.Etag;
+        if (write.IsShared)
+            Volatile.Write(ref _sharedBytes, _sharedBytes + write.Bytes);
+    }
 
     /// <summary>Returns the space of a write that found the disk full, and of all later ones.</summary>
     public void TakeBack(DurableWrite write)
@@ -92,6 +106,7 @@ internal sealed class JournalEnd : IDisposable
         _file?.Dispose();
         (_file, _header, Offset) = (file, header, SegmentHeader.BlockBytes);
         (Last, Durable, IsSealed) = (last, last.Etag, false);
+        Volatile.Write(ref _sharedBytes, 0);
     }
 
     /// <inheritdoc/>

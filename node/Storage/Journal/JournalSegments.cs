@@ -114,7 +114,7 @@ internal sealed class JournalSegments : IDisposable
     /// <summary>
     /// True when half of the current segment is used and the next one is not ready. Before that point a quiescent shard keeps only one segment.
     /// </summary>
-    public bool WantsFill => !_isDiskFull && _end.IsHalfUsed && (_next is null || (_context.Options.FillSegments && !_next.IsFilled));
+    public bool WantsFill => !_isDiskFull && _end.IsHalfUsed && (_next is null || (FillsNext && !_next.IsFilled));
 
     /// <summary>Adopts the segments of the line that recovery found, and the number of the next one. Called by the opening thread.</summary>
     public void Adopt(IEnumerable<(ulong Number, ulong Incarnation, long Bytes)> line, ulong nextNumber)
@@ -185,7 +185,7 @@ internal sealed class JournalSegments : IDisposable
         try
         {
             var next = Prepare(BytesToPrepare, SegmentHeader.BlockBytes);
-            if (_context.Options.FillSegments)
+            if (FillsNext)
                 next.FillStep(buffer);
         }
         catch (StorageIoException exception) when (exception.IsDiskFull)
@@ -345,7 +345,7 @@ internal sealed class JournalSegments : IDisposable
         AddLive(header.Number, header.Incarnation, file.Length);
         _current = new CurrentSegment(header.Number, last.Etag);
         NextNumber = header.Number + 1;
-        _nextBytes = (int)Math.Min(Math.Max(2 * file.Length, _context.Options.SegmentBytesMin), _context.Options.SegmentBytesMax);
+        _nextBytes = (int)Math.Min(2 * Math.Max(file.Length, _context.Options.SegmentBytesFirst), _context.Options.SegmentBytesMax);
         NoteSize();
     }
 
@@ -389,6 +389,12 @@ internal sealed class JournalSegments : IDisposable
             return null;
         }
     }
+
+    /// <summary>
+    /// Whether zeros are written into the next segment. They make durable writes faster, and records that a shared journal makes durable are not such writes:
+    /// with a thousand shards the zeros would be most of what the disk has to do.
+    /// </summary>
+    private bool FillsNext => _context.Options.FillSegments && !_end.IsMostlyShared;
 
     /// <summary>The size of the next segment if there is space for it. Where that is short, a long one would take it from the next checkpoint.</summary>
     private int BytesToPrepare => _isDiskFull || _isSpaceShort ? _context.Options.SegmentBytesMin : _nextBytes;

@@ -1,8 +1,8 @@
 using KvCluster.Disk;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
-using KvCluster.Storage.Recovery;
 using KvCluster.Storage.Shared;
+using KvCluster.Storage.Transactions;
 using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Journal;
@@ -72,6 +72,41 @@ public sealed class SharedJournalSyncTests
         OverwriteFiles(bench);
         LosePower(bench);
         Assert.Equal(count + 1, bench[0].Count);
+    }
+
+    /// <summary>
+    /// Zeros in the next segment make its durable writes faster. Records that a block has made durable are not such writes, and with many shards the zeros would
+    /// be most of what the disk has to do.
+    /// </summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void NextSegment_IsFilledForDurableWritesOnly(bool areShared)
+    {
+        const int RoundsInOneSegment = 4;
+        using var bench = new SharedBench(lanes: 1, options: Large).Open();
+        var written = new HashSet<string>();
+        bench.Disk.Fault = call =>
+        {
+            if (call.Operation == "Write" && call.Path.StartsWith(SharedBench.DirectoryOf(0), StringComparison.Ordinal)
+                && call.Path.Contains("/journal/", StringComparison.Ordinal))
+                written.Add(call.Path);
+            return DiskFault.None;
+        };
+        for (var round = 0; round < RoundsInOneSegment; round++)
+        {
+            if (areShared)
+            {
+                bench.WriteTogether(ValueBytes, 0, 1, 2);
+                continue;
+            }
+            var answer = bench[0].SubmitNext(ValueBytes);
+            bench.RunUntilIdle();
+            Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
+        }
+        bench.Disk.Fault = null;
+        // The current one, and the next one if zeros were written into it.
+        Assert.Equal(areShared ? 1 : 2, written.Count);
     }
 
     /// <summary>A block is durable, but its records are not in their segments yet, where a sync would find them.</summary>
