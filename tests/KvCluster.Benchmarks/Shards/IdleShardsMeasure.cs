@@ -28,7 +28,7 @@ internal static class IdleShardsMeasure
             await servers.AllLedAsync(except: 0, cancellation);
         }
 
-        var killed = $"killed node, {plan.IdleShards / FaultSuite.Nodes} of {plan.IdleShards} leaderships: all led again";
+        var killed = $"leader of {plan.IdleShards / FaultSuite.Nodes} of {plan.IdleShards} shards dies: all led";
         return
         [
             BenchmarkRow.Of(ShardsSuite.Name, $"CPU of a node, {plan.IdleShards} idle replicas", ShardsSuite.Ours, "% of a core", idle),

@@ -38,7 +38,7 @@ internal static class OpenMeasure
             Row($"{ShardsSuite.Many} replicas, {few}", "ms", many),
             Row($"{ShardsSuite.Many} replicas to 1, {few}", "ms ratio", [.. many.Zip(one, static (many, one) => many / one)]),
             Row($"{plan.IdleReplicas:N0} idle replicas", "ms", idle),
-            Row($"{plan.IdleReplicas:N0} idle replicas, a replica", "ms", [.. idle.Select(milliseconds => milliseconds / plan.IdleReplicas)]),
+            Row($"{plan.IdleReplicas:N0} idle replicas, each", "ms", [.. idle.Select(milliseconds => milliseconds / plan.IdleReplicas)]),
         ];
 
         // On a new cluster each time: what earlier rounds left in the journal would be read too.

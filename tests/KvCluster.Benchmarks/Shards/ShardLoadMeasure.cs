@@ -8,7 +8,10 @@ namespace KvCluster.Benchmarks.Shards;
 /// Puts of 100 bytes into one shard and into 64: by many callers, at a steady rate, by one caller in each shard, and beside another shard's large values. The
 /// two clusters take turns; while one is measured, the other one is idle and has written its checkpoints.
 /// </summary>
-/// <remarks>Writes of the device are those of all programs. Its rows mean something only while no other program writes.</remarks>
+/// <remarks>
+/// Checkpoints are written between the measurements, so no row has their cost. Writes of the device are those of all programs, so these rows mean something
+/// only while no other program writes.
+/// </remarks>
 internal sealed class ShardLoadMeasure
 {
     private const int PerSecond = 5_000;
@@ -77,7 +80,7 @@ internal sealed class ShardLoadMeasure
         }
     }
 
-    // The CPU of a put that meets few others, on the same work: at full load more puts share a sync and a message the faster a cluster is.
+    // At full load, the more puts wait, the more of them share a sync and a message. At the same rate both clusters have the same work.
     private async Task<IEnumerable<BenchmarkRow>> SteadyAsync()
     {
         var workload = $"put, {PerSecond:N0} a second";
@@ -123,7 +126,7 @@ internal sealed class ShardLoadMeasure
     // The large values have a client of their own: what is compared is what the nodes make of them, not how a client's connection shares its bytes.
     private async Task<IEnumerable<BenchmarkRow>> BesideLargeValuesAsync()
     {
-        var workload = $"put, callers in {ShardsSuite.Many - 1} shards";
+        var workload = $"put, a caller in {ShardsSuite.Many - 1} shards";
         await using var large = new KvClient(new KvClientOptions { Endpoints = _many.Servers.Endpoints });
         var value = new byte[KvLimits.ValueBytesMax];
         new Random(7).NextBytes(value);
@@ -133,7 +136,7 @@ internal sealed class ShardLoadMeasure
             calm.Add(await MeasureAsync("alone"));
             using var enough = CancellationTokenSource.CreateLinkedTokenSource(_cancellation);
             var writers = Task.WhenAll(Enumerable.Range(0, LargeCallers).Select(caller => WriteLargeAsync(caller, enough)));
-            beside.Add(await MeasureAsync("beside large values"));
+            beside.Add(await MeasureAsync("beside puts of 8 MiB"));
             await enough.CancelAsync();
             _progress($"{(await writers).Sum()} values of {value.Length:N0} bytes meanwhile");
             await _many.CheckpointAsync(_cancellation);
@@ -141,8 +144,8 @@ internal sealed class ShardLoadMeasure
         return
         [
             BenchmarkRow.Of(ShardsSuite.Name, workload, ShardsSuite.Ours, "p99 ms", calm),
-            BenchmarkRow.Of(ShardsSuite.Name, $"{workload}, 8 MiB values in another", ShardsSuite.Ours, "p99 ms", beside),
-            BenchmarkRow.Of(ShardsSuite.Name, $"{workload}, with to without 8 MiB values", ShardsSuite.Ours, "p99 ms ratio", Ratios(calm, beside)),
+            BenchmarkRow.Of(ShardsSuite.Name, $"{workload}, 8 MiB puts in one", ShardsSuite.Ours, "p99 ms", beside),
+            BenchmarkRow.Of(ShardsSuite.Name, $"{workload}, with to without these", ShardsSuite.Ours, "p99 ms ratio", Ratios(calm, beside)),
         ];
 
         async Task<double> MeasureAsync(string phase)
