@@ -2,7 +2,7 @@ namespace KvCluster.Benchmarks.Shards;
 
 /// <summary>What a run of the shards suite measures.</summary>
 /// <param name="Rounds">Times that each row is measured; both sides of a ratio alternate.</param>
-/// <param name="WarmUp">How long each loaded cluster serves puts before it is measured. The runtime recompiles the paths of a load for half a minute.</param>
+/// <param name="WarmUp">Length of a part of the warm-up of a loaded cluster, which has two parts at least. The runtime recompiles for half a minute.</param>
 /// <param name="Time">Length of one measurement under load.</param>
 /// <param name="Settle">How long an idle cluster is left alone before it is measured: at least half a minute for CPU time to mean anything.</param>
 /// <param name="IdleTime">For how long its CPU time is measured.</param>
@@ -17,11 +17,11 @@ internal sealed record ShardsPlan(
     public static ShardsPlan Of(bool quick, int? rounds, double? seconds)
     {
         var full = new ShardsPlan(
-            rounds ?? (quick ? 1 : 3), TimeSpan.FromSeconds(45), TimeSpan.FromSeconds(seconds ?? (quick ? 2 : 10)), TimeSpan.FromSeconds(60),
+            rounds ?? (quick ? 1 : 3), TimeSpan.FromSeconds(25), TimeSpan.FromSeconds(seconds ?? (quick ? 2 : 10)), TimeSpan.FromSeconds(60),
             TimeSpan.FromSeconds(30), IdleShards: 300, JournalBytes: 1_000_000_000, FewJournalBytes: 300_000_000, IdleReplicas: 1_000);
         return !quick ? full : full with
         {
-            WarmUp = TimeSpan.FromSeconds(5),
+            WarmUp = TimeSpan.FromSeconds(3),
             Settle = TimeSpan.FromSeconds(10),
             IdleTime = TimeSpan.FromSeconds(5),
             IdleShards = 60,
