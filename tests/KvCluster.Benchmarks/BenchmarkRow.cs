@@ -1,7 +1,7 @@
 namespace KvCluster.Benchmarks;
 
 /// <summary>One measured number of a suite: a row of the table and of the JSON file.</summary>
-/// <param name="Suite">"api", "clients", "grpc", "engine", "cluster", "etag", "faults", "routing" or "telemetry".</param>
+/// <param name="Suite">"api", "clients", "grpc", "engine", "cluster", "etag", "faults", "routing", "shards" or "telemetry".</param>
 /// <param name="Workload">The operation and the number of callers: "unary put, 64 callers".</param>
 /// <param name="System">The system measured: "kvcluster" or a peer's name.</param>
 /// <param name="Unit">The unit of the three numbers: "op/s", "ns", "us", "ms", "bytes", "ratio".</param>

@@ -10,6 +10,7 @@ using KvCluster.Benchmarks.Engine.Peers;
 using KvCluster.Benchmarks.Grpc;
 using KvCluster.Benchmarks.Primitives;
 using KvCluster.Benchmarks.Routing;
+using KvCluster.Benchmarks.Shards;
 using KvCluster.ServiceDefaults.Programs;
 using Spectre.Console;
 
@@ -35,16 +36,21 @@ var keys = new Option<long?>("--keys")
 {
     Description = "Suites engine and beyond-memory: keys of a large store, 10 million and 80 million unless --quick.",
 };
-var rounds = new Option<int?>("--rounds") { Description = "Suites engine and beyond-memory: times that each row is measured, 3 and 1." };
+var rounds = new Option<int?>("--rounds")
+{
+    Description = "Suites engine and beyond-memory: times that each row is measured, 3 and 1. Suite shards: the same, 3 unless --quick.",
+};
 var seconds = new Option<double?>("--seconds")
 {
     Description = "Suite engine: length of one measurement, and by that the number of puts, 5 unless --quick. Suite beyond-memory: length of a row, 120 unless "
-        + "--quick. Suites clients and ycsb: length of a workload of YCSB, 20 unless --quick.",
+        + "--quick. Suites clients and ycsb: length of a workload of YCSB, 20 unless --quick. Suite shards: length of one measurement under load, 10 unless "
+        + "--quick.",
 };
 var records = new Option<int?>("--records") { Description = "Suites clients and ycsb: records of YCSB, 10 million unless --quick." };
 ParseResult? chosen = null;
 
-// One line per suite. The last four are long parts of the suites cluster, faults and clients, which can be run alone; beyond-memory is run alone only.
+// One line per suite. The last four are long parts of the suites cluster, faults and clients, which can be run alone; beyond-memory and shards are run alone
+// only.
 var suites = new Dictionary<string, BenchmarkSuite>
 {
     ["api"] = ApiSuite.RunAsync,
@@ -62,6 +68,8 @@ var suites = new Dictionary<string, BenchmarkSuite>
     ["faults"] = FaultSuite.RunAsync,
     ["grpc"] = GrpcSuite.RunAsync,
     ["routing"] = RoutingSuite.RunAsync,
+    ["shards"] = (quick, progress, cancellation) => ShardsSuite.RunAsync(
+        ShardsPlan.Of(quick, chosen!.GetValue(rounds), chosen.GetValue(seconds)), progress, cancellation),
     ["telemetry"] = TelemetrySuite.RunAsync,
     ["mixed-load"] = ClusterSuite.RunMixedLoadAsync,
     ["many-keys"] = ClusterSuite.RunManyKeysAsync,

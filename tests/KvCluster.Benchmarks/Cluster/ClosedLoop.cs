@@ -6,11 +6,13 @@ namespace KvCluster.Benchmarks.Cluster;
 internal static class ClosedLoop
 {
     /// <summary>The result of a run.</summary>
+    /// <param name="Operations">Completed operations.</param>
     /// <param name="OperationsPerSecond">Completed operations, over the time they took.</param>
     /// <param name="P50Milliseconds">The median latency.</param>
     /// <param name="P99Milliseconds">The 99th percentile of the latency.</param>
     /// <param name="CpuMicroseconds">CPU time of all server processes per operation.</param>
-    internal readonly record struct Outcome(double OperationsPerSecond, double P50Milliseconds, double P99Milliseconds, double CpuMicroseconds);
+    internal readonly record struct Outcome(
+        int Operations, double OperationsPerSecond, double P50Milliseconds, double P99Milliseconds, double CpuMicroseconds);
 
     /// <param name="callers">The number of callers.</param>
     /// <param name="duration">How long new operations are started.</param>
@@ -30,7 +32,8 @@ internal static class ClosedLoop
         var cpu = ServerCpu.MicrosecondsOf(servers) - cpuBefore;
         var all = latencies.SelectMany(one => one).ToArray();
         Array.Sort(all);
-        return new Outcome(all.Length / seconds, Milliseconds(all[all.Length / 2]), Milliseconds(all[(int)(all.Length * 0.99)]), cpu / all.Length);
+        return new Outcome(
+            all.Length, all.Length / seconds, Milliseconds(all[all.Length / 2]), Milliseconds(all[(int)(all.Length * 0.99)]), cpu / all.Length);
     }
 
     /// <summary>The rows of one or more runs.</summary>

@@ -22,7 +22,6 @@ internal sealed class NodeServers : IAsyncDisposable
     private readonly Process?[] _processes;
     private readonly GrpcChannel[] _channels;
     private readonly int _port = FreePorts.Ten();
-    private readonly int _shards;
     private readonly Relay[] _relays = [];
     private readonly Relay[] _peerRelays = [];
 
@@ -31,7 +30,7 @@ internal sealed class NodeServers : IAsyncDisposable
         _data = data ?? _folder.Path;
         Etcd = etcd;
         Network = network;
-        _shards = shards;
+        Shards = shards;
         _processes = new Process?[nodes];
         _channels = [.. Endpoints.Select(GrpcChannel.ForAddress)];
         if (network is not null)
@@ -47,6 +46,9 @@ internal sealed class NodeServers : IAsyncDisposable
     public Network? Network { get; }
 
     public IReadOnlyList<string> Endpoints => [.. Enumerable.Range(1, _processes.Length).Select(AddressOf)];
+
+    /// <summary>The number of shards.</summary>
+    public int Shards { get; }
 
     public IReadOnlyList<int> Processes => [.. _processes.OfType<Process>().Select(process => process.Id)];
 
@@ -77,11 +79,14 @@ internal sealed class NodeServers : IAsyncDisposable
         }
     }
 
+    /// <summary>The data directory of a node.</summary>
+    public string DataOf(int node) => Path.Combine(_data, $"node-{node}");
+
     public void Start(int node)
     {
         string[] arguments =
         [
-            "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", Path.Combine(_data, $"node-{node}"),
+            "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", DataOf(node),
             "--listen", AddressOf(node), "--listen-peers", Text(PeerPortOf(node)), "--coordinator", Coordinator, "--serve-admin", "--until-stdin-ends",
             "--memory-budget-mib", NodeOptions.MemoryBudgetOfEach(_processes.Length).ToString(CultureInfo.InvariantCulture),
             .. Network is null ? (string[])[] : ["--advertise", Text(_relays[node - 1].Port), "--advertise-peers", Text(_peerRelays[node - 1].Port)],
@@ -99,19 +104,16 @@ internal sealed class NodeServers : IAsyncDisposable
     public Admin.V1.Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
 
     /// <summary>A node's replica of shard 0. Null if the node does not answer or has not opened it.</summary>
-    public async Task<ReplicaStatus?> ReplicaAsync(int node, CancellationToken cancellation)
+    public async Task<ReplicaStatus?> ReplicaAsync(int node, CancellationToken cancellation) =>
+        (await ReplicasAsync(node, new GetStatusRequest { Shard = 0 }, cancellation)).SingleOrDefault();
+
+    /// <summary>Waits until a node has opened its replicas of all shards.</summary>
+    public async Task AllOpenAsync(int node, CancellationToken cancellation)
     {
-        try
-        {
-            var status = await new V1.Cluster.ClusterClient(_channels[node - 1])
-                .GetStatusAsync(new GetStatusRequest { Shard = 0 }, deadline: DateTime.UtcNow.AddSeconds(5), cancellationToken: cancellation);
-            return status.Nodes[0].Replicas.SingleOrDefault();
-        }
-        catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
-        {
-            // Not started yet.
-            return null;
-        }
+        for (var started = Stopwatch.GetTimestamp(); Stopwatch.GetElapsedTime(started) < StartLimit; await Task.Delay(20, cancellation))
+            if ((await ReplicasAsync(node, new GetStatusRequest(), cancellation)).Count(replica => replica.Role != Role.Opening) == Shards)
+                return;
+        throw new TimeoutException($"Node {node} has not opened its replicas of {Shards} shards after {StartLimit.TotalSeconds} s.");
     }
 
     public async Task KillAsync(int node)
@@ -131,11 +133,11 @@ internal sealed class NodeServers : IAsyncDisposable
             var led = new Dictionary<int, int>();
             foreach (var node in Enumerable.Range(1, _processes.Length).Where(node => node != except && _processes[node - 1] is not null))
                 led[node] = await CountLedAsync(node, cancellation);
-            if (led.Values.Sum() == _shards)
+            if (led.Values.Sum() == Shards)
                 return led;
         }
 
-        throw new TimeoutException($"Not all of {_shards} shards are led after {StartLimit.TotalSeconds} s.");
+        throw new TimeoutException($"Not all of {Shards} shards are led after {StartLimit.TotalSeconds} s.");
     }
 
     public async ValueTask DisposeAsync()
@@ -153,18 +155,20 @@ internal sealed class NodeServers : IAsyncDisposable
 
     private string Coordinator => "etcd=" + string.Join(',', Etcd.Endpoints);
 
-    private async Task<int> CountLedAsync(int node, CancellationToken cancellation)
+    private async Task<int> CountLedAsync(int node, CancellationToken cancellation) =>
+        (await ReplicasAsync(node, new GetStatusRequest(), cancellation)).Count(replica => replica.Role == Role.Leader);
+
+    private async Task<IReadOnlyList<ReplicaStatus>> ReplicasAsync(int node, GetStatusRequest request, CancellationToken cancellation)
     {
         try
         {
             var client = new V1.Cluster.ClusterClient(_channels[node - 1]);
-            var status = await client.GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow.AddSeconds(5), cancellationToken: cancellation);
-            return status.Nodes[0].Replicas.Count(replica => replica.Role == Role.Leader);
+            return (await client.GetStatusAsync(request, deadline: DateTime.UtcNow.AddSeconds(5), cancellationToken: cancellation)).Nodes[0].Replicas;
         }
         catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
         {
             // Not started yet.
-            return 0;
+            return [];
         }
     }
 

@@ -16,6 +16,7 @@ internal static unsafe partial class DeviceCounters
     private const int DeviceMajorOffset = 136;
     private const int DeviceMinorOffset = 140;
     private const int SectorsReadField = 2;
+    private const int WritesCompletedField = 4;
     private const int SectorsWrittenField = 6;
     private const int CurrentDirectory = -100;
     private const int DropAdvice = 4;
@@ -24,26 +25,23 @@ internal static unsafe partial class DeviceCounters
     /// <summary>Bytes written to the device of a directory since the machine started; null if it is not on one block device.</summary>
     public static long? BytesWritten(string directory) => BytesMoved(directory)?.Written;
 
-    /// <summary>Bytes read from the device of a directory, and written to it, since the machine started; null if it is not on one block device.</summary>
-    public static (long Read, long Written)? BytesMoved(string directory)
-    {
-        var status = stackalloc byte[StatusBytes];
-        Read(directory, status);
-        var path = $"/sys/dev/block/{*(uint*)(status + DeviceMajorOffset)}:{*(uint*)(status + DeviceMinorOffset)}/stat";
-        if (!File.Exists(path))
-            return null;
-        var fields = File.ReadAllText(path).Split((char[]?)null, StringSplitOptions.RemoveEmptyEntries);
-        return (Bytes(SectorsReadField), Bytes(SectorsWrittenField));
+    /// <summary>
+    /// Writes that the device of a directory has completed since the machine started, of all programs; null if it is not on one block device.
+    /// </summary>
+    public static long? WritesCompleted(string directory) => FieldsOf(directory)?[WritesCompletedField];
 
-        long Bytes(int field) => long.Parse(fields[field], CultureInfo.InvariantCulture) * SectorBytes;
-    }
+    /// <summary>Bytes read from the device of a directory, and written to it, since the machine started; null if it is not on one block device.</summary>
+    public static (long Read, long Written)? BytesMoved(string directory) =>
+        FieldsOf(directory) is { } fields ? (fields[SectorsReadField] * SectorBytes, fields[SectorsWrittenField] * SectorBytes) : null;
 
     /// <summary>Bytes that the files of a directory take on the disk; holes do not count, reserved space does.</summary>
-    public static long BytesAllocated(string directory)
+    /// <param name="directory">The directory. Those below it count, too.</param>
+    /// <param name="except">The name of files that do not count; null: all do.</param>
+    public static long BytesAllocated(string directory, string? except = null)
     {
         var status = stackalloc byte[StatusBytes];
         var bytes = 0L;
-        foreach (var path in Directory.EnumerateFiles(directory, "*", SearchOption.AllDirectories))
+        foreach (var path in Directory.EnumerateFiles(directory, "*", SearchOption.AllDirectories).Where(path => Path.GetFileName(path) != except))
         {
             Read(path, status);
             bytes += *(long*)(status + BlocksOffset) * SectorBytes;
@@ -63,6 +61,17 @@ internal static unsafe partial class DeviceCounters
             if (Advise(file, 0, 0, DropAdvice) is not 0 and var error)
                 throw new IOException($"{path} cannot be dropped from the page cache: error {error}.");
         }
+    }
+
+    private static long[]? FieldsOf(string directory)
+    {
+        var status = stackalloc byte[StatusBytes];
+        Read(directory, status);
+        var path = $"/sys/dev/block/{*(uint*)(status + DeviceMajorOffset)}:{*(uint*)(status + DeviceMinorOffset)}/stat";
+        return File.Exists(path)
+            ? [.. File.ReadAllText(path).Split((char[]?)null, StringSplitOptions.RemoveEmptyEntries)
+                .Select(static field => long.Parse(field, CultureInfo.InvariantCulture))]
+            : null;
     }
 
     private static void Read(string path, byte* status)
