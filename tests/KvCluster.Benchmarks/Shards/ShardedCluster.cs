@@ -9,12 +9,16 @@ namespace KvCluster.Benchmarks.Shards;
 /// <summary>A cluster of three nodes with a client, and keys that are the same however many shards there are, up to <see cref="ShardsSuite.Many"/>.</summary>
 internal sealed class ShardedCluster : IAsyncDisposable
 {
-    private const int KeysOfShard = 1_000;
+    // A million keys in all.
+    private const int KeysOfShard = 15_625;
     private const int ValueBytes = 100;
+
+    // Has no divisor in common with the number of keys, so that all come before any comes again.
+    private const long Stride = 7_368_787;
 
     // Neighbours are in different shards: key 0 in shard 0, key 1 in shard 1.
     private static readonly ReadOnlyMemory<byte>[] Keys = [.. Enumerable.Range(0, ShardsSuite.Many * KeysOfShard)
-        .Select(static number => Key(number % ShardsSuite.Many, $"{number / ShardsSuite.Many:D4}"))];
+        .Select(static number => Key(number % ShardsSuite.Many, $"{number / ShardsSuite.Many:D5}"))];
     private static readonly byte[][] Values = ManyKeys.Values(ValueBytes);
 
     private ShardedCluster(NodeServers servers)
@@ -36,15 +40,17 @@ internal sealed class ShardedCluster : IAsyncDisposable
     public static ReadOnlyMemory<byte> Key(int shard, string name) =>
         Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"{shard:D4}/{name}"));
 
-    /// <summary>Puts 100 bytes at the key of a number. Consecutive numbers are spread evenly over all shards.</summary>
-    public async Task PutAsync(int number) => await Client.PutAsync(Keys[number % Keys.Length], Values[number & (Values.Length - 1)]);
+    /// <summary>Puts 100 bytes at the key of a number. Consecutive numbers are far from each other in all shards.</summary>
+    public Task PutAsync(int number) => PutAtAsync((int)(number * Stride % Keys.Length), number);
 
     /// <summary>Puts 100 bytes into one of <see cref="ShardsSuite.Many"/> shards.</summary>
-    public Task PutAsync(int shard, int number) => PutAsync((number % KeysOfShard * ShardsSuite.Many) + shard);
+    public Task PutAsync(int shard, int number) => PutAtAsync(((int)(number * Stride % KeysOfShard) * ShardsSuite.Many) + shard, number);
 
     /// <summary>Writes the checkpoints that would otherwise follow when nothing is written, in somebody else's measurement.</summary>
     public Task CheckpointAsync(CancellationToken cancellation) => Task.WhenAll(Enumerable.Range(1, FaultSuite.Nodes)
         .Select(async node => await Servers.AdminOf(node).CheckpointAsync(new CheckpointRequest(), cancellationToken: cancellation)));
+
+    private async Task PutAtAsync(int key, int number) => await Client.PutAsync(Keys[key], Values[number & (Values.Length - 1)]);
 
     public async ValueTask DisposeAsync()
     {
