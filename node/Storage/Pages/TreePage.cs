@@ -268,6 +268,14 @@ internal static unsafe class TreePage
         return whole;
     }
 
+    /// <summary>Reads the run of a leaf's cell, if it has one, so that its value is in memory. The value is neither put together nor decompressed.</summary>
+    /// <exception cref="CorruptStoreException">The run is not what was written.</exception>
+    public static void ReadRun(PageSpace space, byte* cell)
+    {
+        if (HasRun(cell))
+            _ = RunOf(space, cell);
+    }
+
     /// <summary>The value of a leaf's cell that is compressed; null if its bytes are not those of a value of the recorded length.</summary>
     /// <param name="space">Resolves the reference to a run. An inline value needs none.</param>
     /// <param name="cell">The cell.</param>

@@ -249,9 +249,9 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
 
     private unsafe void BeginReadLife(in ReadSnapshot snapshot, byte* cell, bool withValue, Span<Asked> asked, ref int count)
     {
-        // Of a value that is in the leaf nothing else has to be read.
-        var readsRun = withValue && TreePage.HasRun(cell);
-        var stored = readsRun ? TreePage.CellValue(pages.Space, cell) : TreePage.CellBeginning(pages.Space, cell, KvValue.HeaderBytesMax);
+        if (withValue)
+            TreePage.ReadRun(pages.Space, cell);
+        var stored = TreePage.CellBeginning(pages.Space, cell, KvValue.HeaderBytesMax);
         _ = KvValue.Read(stored, out var etag, out var life);
         Span<byte> entry = stackalloc byte[Math.Max(ExpiryIndex.KeyBytes, OwnedKeys.EntryKeyBytes)];
         if (life.ExpiryMilliseconds != 0)
@@ -273,7 +273,7 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
     {
         using var cursor = snapshot.Cursor(range.Tree, range.Key, range.End);
         for (var left = range.Limit; left > 0 && cursor.MoveNext(); left--)
-            _ = cursor.Value;
+            cursor.ReadRun();
     }
 
     // Begins to read the leaf of a key, unless it is in memory or was asked for. On the way only branches are waited for, of which most are in memory.

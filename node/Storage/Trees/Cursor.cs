@@ -74,6 +74,13 @@ internal sealed unsafe class Cursor : IDisposable
         return TreePage.CellBeginning(_space, CellAt(_at), bytesLeast);
     }
 
+    /// <summary>Reads the run of the current value, if it has one, so that the value is in memory. What makes a value of it is left to its readers.</summary>
+    public void ReadRun()
+    {
+        CheckPosition();
+        TreePage.ReadRun(_space, CellAt(_at));
+    }
+
     /// <summary>The length of the current value, without a look at its run.</summary>
     public int ValueLength
     {

@@ -264,7 +264,9 @@ public sealed unsafe class CompressedValueTests
             });
             made.CheckpointAll();
         }
-        Break(disk);
+        var file = disk.ReadAll("data");
+        CompressedDamage.BreakBlock(file);
+        disk.WriteAll("data", file);
         using var store = PageStore.Open(disk, "data", _plain);
         var damages = 0;
         store.Space.Damaged += _ => damages++;
@@ -346,36 +348,6 @@ public sealed unsafe class CompressedValueTests
         Assert.Equal(read, CompressedValue.TryRead(length, bytes, []));
     });
 
-    // What the first key's value has behind its header cannot be decompressed any more; all checksums are right.
-    private static void Break(SimulatedDisk disk)
-    {
-        var file = disk.ReadAll("data");
-        fixed (byte* bytes = file)
-        {
-            var meta = Enumerable.Range(0, 2).Select(number => MetaPage.TryDecode(file.AsSpan(number * Page.Bytes, Page.Bytes), "data")!)
-                .MaxBy(static meta => meta.Revision)!;
-            var leaf = bytes + meta.Trees[(int)TreeId.Kv].Link.Reference.Value;
-            Assert.Equal(PageType.Leaf, Page.Type(leaf));
-            var cell = Page.Cell(leaf, 0);
-            Assert.True(TreePage.IsCompressed(cell));
-            if (TreePage.Reference(leaf, 0) is var link && link != null)
-            {
-                var run = bytes + link->Reference.Value;
-                new Span<byte>(run + Page.HeaderBytes + 1 + HeaderBytes, 1_000).Fill(0xFF);
-                var pages = OverflowRun.PagesFor(Page.ValueLength(run));
-                link->Checksum = Page.Checksum(run) = Page.ComputeChecksum(run, pages * Page.Bytes);
-            }
-            else
-            {
-                var block = cell + TreePage.LeafCellHeader + TreePage.RestLength(*(ushort*)cell) + CompressedValue.LengthBytes + 1 + HeaderBytes;
-                new Span<byte>(block, 100).Fill(0xFF);
-            }
-            meta.Trees[(int)TreeId.Kv].Link.Checksum = Page.Checksum(leaf) = Page.ComputeChecksum(leaf, Page.Bytes);
-            meta.Encode(file.AsSpan((int)meta.PageNumber * Page.Bytes));
-        }
-        disk.WriteAll("data", file);
-    }
-
     private static int CompressedIn(PageStore store, TreeId tree = TreeId.Kv)
     {
         var count = 0;
@@ -425,7 +397,7 @@ public sealed unsafe class CompressedValueTests
     private static byte[] Value(int key, byte mark) => Text((key * 251) + mark, 600 + (key % 10 * 40));
 
     /// <summary>Of eight words, so that less than half of it is left.</summary>
-    private static byte[] Text(int seed, int bytes)
+    internal static byte[] Text(int seed, int bytes)
     {
         var random = new Random(seed);
         var words = new byte[8 * 12];

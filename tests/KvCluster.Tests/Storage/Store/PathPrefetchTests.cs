@@ -203,6 +203,43 @@ public sealed class PathPrefetchTests : IDisposable
         Assert.ThrowsAny<CorruptStoreException>(() => Contains(store, 5, 0));
     }
 
+    /// <summary>
+    /// Reading ahead made a value of each, to have its pages in memory. Whether compressed bytes give one is for the writer to find out, who wants it.
+    /// </summary>
+    [Theory]
+    [InlineData(1_000)]
+    [InlineData(30_000)]
+    [InlineData(40_000)]
+    public void Add_KeysWhoseValuesAreCompressed_ReadsTheirPagesAndDecompressesNothing(int valueBytes)
+    {
+        using var disk = new SimulatedDisk();
+        using (var filled = PageStore.Create(disk, "data", _options with { CompressesValues = true }, new byte[16]))
+        {
+            filled.Apply(batch =>
+            {
+                var header = new byte[KvValue.HeaderBytesMax];
+                var headerBytes = KvValue.WriteHeader(header, new Etag(1, 1), default);
+                batch.Put(TreeId.Kv, ByteKeys.Of(1), header.AsSpan(0, headerBytes), CompressedValueTests.Text(1, valueBytes));
+            });
+            filled.CheckpointAll();
+        }
+        var file = disk.ReadAll("data");
+        CompressedDamage.BreakBlock(file);
+        disk.WriteAll("data", file);
+        using var store = PageStore.Open(disk, "data", _options);
+        store.Space.Damaged = _damage.Add;
+        var prefetch = new PathPrefetch(_executor, store, store.Roots.OpenSnapshot, NoFailure);
+        prefetch.BecomeCold();
+        Submit(prefetch, static one => one.Touch(ByteKeys.Of(1), ttlMilliseconds: 1));
+        Submit(prefetch, static one => one.Scan([], [], limit: 10, keysOnly: false));
+        Assert.Empty(_damage);
+        disk.MakeUnreadable("data", 2 * Page.Bytes, store.FileBytes - (2 * Page.Bytes));
+        using var snapshot = store.Roots.OpenSnapshot();
+        Assert.Contains(
+            "whose compressed bytes do not give it", Assert.Throws<CorruptStoreException>(() => snapshot.TryGet(TreeId.Kv, ByteKeys.Of(1), out _)).Message,
+            StringComparison.Ordinal);
+    }
+
     /// <summary>A full queue refuses requests, whose callers try again. Each attempt asked the disk for their leaves.</summary>
     [Fact]
     public void TryAdd_QueueIsFull_AsksForNothing()
