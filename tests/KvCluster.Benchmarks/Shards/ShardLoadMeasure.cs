@@ -120,9 +120,10 @@ internal sealed class ShardLoadMeasure
         }
     }
 
+    // As many callers of one shard, whose puts share records, on the other side.
     private async Task<IEnumerable<BenchmarkRow>> OneCallerOfEachAsync()
     {
-        const string Workload = "put, a caller in each shard";
+        const string Workload = "put, 64 callers evenly";
         var (ones, manies) = (new List<double>(), new List<double>());
         for (var round = 0; round < _plan.Rounds; round++)
         {
@@ -133,7 +134,7 @@ internal sealed class ShardLoadMeasure
 
         async Task<double> MeasureAsync(ShardedCluster cluster)
         {
-            var load = await CallAsync(cluster, cluster.Servers.Shards, _plan.Time, cluster.PutAsync);
+            var load = await CallAsync(cluster, ShardsSuite.Many, _plan.Time, cluster.PutAsync);
             _progress($"{Workload}, {ShardsOf(cluster)}: {Text(load)}");
             return load.P99Milliseconds;
         }

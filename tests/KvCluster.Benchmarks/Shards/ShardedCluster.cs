@@ -13,10 +13,7 @@ internal sealed class ShardedCluster : IAsyncDisposable
     private const int KeysOfShard = 15_625;
     private const int ValueBytes = 100;
 
-    // Has no divisor in common with the number of keys, so that all come before any comes again.
-    private const long Stride = 7_368_787;
-
-    // Neighbours are in different shards: key 0 in shard 0, key 1 in shard 1.
+    // Key 0 is in shard 0, key 1 in shard 1.
     private static readonly ReadOnlyMemory<byte>[] Keys = [.. Enumerable.Range(0, ShardsSuite.Many * KeysOfShard)
         .Select(static number => Key(number % ShardsSuite.Many, $"{number / ShardsSuite.Many:D5}"))];
     private static readonly byte[][] Values = ManyKeys.Values(ValueBytes);
@@ -40,11 +37,13 @@ internal sealed class ShardedCluster : IAsyncDisposable
     public static ReadOnlyMemory<byte> Key(int shard, string name) =>
         Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"{shard:D4}/{name}"));
 
-    /// <summary>Puts 100 bytes at the key of a number. Consecutive numbers are far from each other in all shards.</summary>
-    public Task PutAsync(int number) => PutAtAsync((int)(number * Stride % Keys.Length), number);
+    /// <summary>
+    /// Puts 100 bytes at a random key. Callers who took the shards in turn would have equally many puts in each at all times, which nobody's callers have.
+    /// </summary>
+    public Task PutAsync(int number) => PutAtAsync(Random.Shared.Next(Keys.Length), number);
 
-    /// <summary>Puts 100 bytes into one of <see cref="ShardsSuite.Many"/> shards.</summary>
-    public Task PutAsync(int shard, int number) => PutAtAsync(((int)(number * Stride % KeysOfShard) * ShardsSuite.Many) + shard, number);
+    /// <summary>Puts 100 bytes at a random key of one of <see cref="ShardsSuite.Many"/> shards.</summary>
+    public Task PutAsync(int shard, int number) => PutAtAsync((Random.Shared.Next(KeysOfShard) * ShardsSuite.Many) + shard, number);
 
     /// <summary>Writes the checkpoints that would otherwise follow when nothing is written, in somebody else's measurement.</summary>
     public Task CheckpointAsync(CancellationToken cancellation) => Task.WhenAll(Enumerable.Range(1, FaultSuite.Nodes)
