@@ -1,8 +1,9 @@
 using KvCluster.Disk;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Recovery;
+using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Shared;
-using KvCluster.Storage.Transactions;
 using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Journal;
@@ -75,8 +76,8 @@ public sealed class SharedJournalSyncTests
     }
 
     /// <summary>
-    /// Zeros in the next segment make its durable writes faster. Records that a block has made durable are not such writes, and with many shards the zeros would
-    /// be most of what the disk has to do.
+    /// Zeros in the next segment make its durable writes faster. Records that a block has made durable are not such writes, and with many shards the zeros
+    /// would be most of what the disk has to do.
     /// </summary>
     [Theory]
     [InlineData(true)]
@@ -84,7 +85,8 @@ public sealed class SharedJournalSyncTests
     public void NextSegment_IsFilledForDurableWritesOnly(bool areShared)
     {
         const int RoundsInOneSegment = 4;
-        using var bench = new SharedBench(lanes: 1, options: Large).Open();
+        // The next segment is longer than the spare that is used for it.
+        using var bench = new SharedBench(lanes: 1, options: Large with { SegmentBytesMax = 512 << 10 }).Open();
         var written = new HashSet<string>();
         bench.Disk.Fault = call =>
         {
