@@ -68,7 +68,7 @@ internal static unsafe partial class LibC
     /// <summary>Whether the C library has the calls that other ones than glibc lack or name otherwise.</summary>
     public static bool HasCalls()
     {
-        string[] calls = ["pread64", "pwrite64", "mmap64", "lseek64", "ftruncate64", "fallocate64", "sync_file_range", "statx"];
+        string[] calls = ["pread64", "pwrite64", "mmap64", "lseek64", "ftruncate64", "fallocate64", "sync_file_range", "statx", "statfs64"];
         return NativeLibrary.TryLoad("libc", typeof(LibC).Assembly, null, out var library)
             && Array.TrueForAll(calls, call => NativeLibrary.TryGetExport(library, call, out _));
     }
