@@ -392,7 +392,7 @@ internal sealed class JournalSegments : IDisposable
 
     /// <summary>
     /// Whether zeros are written into the next segment. They make durable writes faster, and records that a shared journal makes durable are not such writes:
-    /// with a thousand shards the zeros would be most of what the disk has to do.
+    /// the zeros would be as many bytes again as the journal has.
     /// </summary>
     private bool FillsNext => _context.Options.FillSegments && !_end.IsMostlyShared;
 

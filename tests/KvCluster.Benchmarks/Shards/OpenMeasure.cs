@@ -36,7 +36,7 @@ internal static class OpenMeasure
             Row($"{ShardsSuite.Many} replicas, {megabytes}", "ms", large),
             Row($"1 replica, {few}", "ms", one),
             Row($"{ShardsSuite.Many} replicas, {few}", "ms", many),
-            Row($"{ShardsSuite.Many} replicas to 1, {few}", "ms ratio", [.. many.Zip(one, static (many, one) => many / one)]),
+            Row($"{ShardsSuite.Many} replicas to 1, {few}", "ms ratio", ShardsSuite.Ratios(one, many)),
             Row($"{plan.IdleReplicas:N0} idle replicas", "ms", idle),
             Row($"{plan.IdleReplicas:N0} idle replicas, each", "ms", [.. idle.Select(milliseconds => milliseconds / plan.IdleReplicas)]),
         ];

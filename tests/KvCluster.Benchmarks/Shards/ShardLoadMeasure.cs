@@ -68,12 +68,7 @@ internal sealed class ShardLoadMeasure
     private async Task<IEnumerable<BenchmarkRow>> ManyCallersAsync(int callers)
     {
         var workload = $"put, {callers:N0} callers";
-        var (ones, manies) = (new List<(ClosedLoop.Outcome Load, double? Writes)>(), new List<(ClosedLoop.Outcome Load, double? Writes)>());
-        for (var round = 0; round < _plan.Rounds; round++)
-        {
-            ones.Add(await MeasureAsync(_one));
-            manies.Add(await MeasureAsync(_many));
-        }
+        var (ones, manies) = await AlternateAsync(MeasureAsync);
         return
         [
             .. Compared(workload, "op/s", static outcome => outcome.Load.OperationsPerSecond),
@@ -100,12 +95,7 @@ internal sealed class ShardLoadMeasure
     private async Task<IEnumerable<BenchmarkRow>> SteadyAsync()
     {
         var workload = $"put, {PerSecond:N0} a second";
-        var (ones, manies) = (new List<double>(), new List<double>());
-        for (var round = 0; round < _plan.Rounds; round++)
-        {
-            ones.Add(await MeasureAsync(_one));
-            manies.Add(await MeasureAsync(_many));
-        }
+        var (ones, manies) = await AlternateAsync(MeasureAsync);
         return ComparedRows(workload, "server CPU us/op", ones, manies);
 
         async Task<double> MeasureAsync(ShardedCluster cluster)
@@ -123,19 +113,14 @@ internal sealed class ShardLoadMeasure
     // As many callers of one shard, whose puts share records, on the other side.
     private async Task<IEnumerable<BenchmarkRow>> OneCallerOfEachAsync()
     {
-        const string Workload = "put, 64 callers evenly";
-        var (ones, manies) = (new List<double>(), new List<double>());
-        for (var round = 0; round < _plan.Rounds; round++)
-        {
-            ones.Add(await MeasureAsync(_one));
-            manies.Add(await MeasureAsync(_many));
-        }
-        return ComparedRows(Workload, "p99 ms", ones, manies);
+        var workload = $"put, {ShardsSuite.Many} callers evenly";
+        var (ones, manies) = await AlternateAsync(MeasureAsync);
+        return ComparedRows(workload, "p99 ms", ones, manies);
 
         async Task<double> MeasureAsync(ShardedCluster cluster)
         {
             var load = await CallAsync(cluster, ShardsSuite.Many, _plan.Time, cluster.PutAsync);
-            _progress($"{Workload}, {ShardsOf(cluster)}: {Text(load)}");
+            _progress($"{workload}, {ShardsOf(cluster)}: {Text(load)}");
             return load.P99Milliseconds;
         }
     }
@@ -162,7 +147,7 @@ internal sealed class ShardLoadMeasure
         [
             BenchmarkRow.Of(ShardsSuite.Name, workload, ShardsSuite.Ours, "p99 ms", calm),
             BenchmarkRow.Of(ShardsSuite.Name, $"{workload}, 8 MiB puts in one", ShardsSuite.Ours, "p99 ms", beside),
-            BenchmarkRow.Of(ShardsSuite.Name, $"{workload}, with to without", ShardsSuite.Ours, "p99 ms ratio", Ratios(calm, beside)),
+            BenchmarkRow.Of(ShardsSuite.Name, $"{workload}, with to without", ShardsSuite.Ours, "p99 ms ratio", ShardsSuite.Ratios(calm, beside)),
         ];
 
         async Task<double> MeasureAsync(string phase)
@@ -181,6 +166,17 @@ internal sealed class ShardLoadMeasure
         }
     }
 
+    private async Task<(List<T> Ones, List<T> Manies)> AlternateAsync<T>(Func<ShardedCluster, Task<T>> measure)
+    {
+        var (ones, manies) = (new List<T>(), new List<T>());
+        for (var round = 0; round < _plan.Rounds; round++)
+        {
+            ones.Add(await measure(_one));
+            manies.Add(await measure(_many));
+        }
+        return (ones, manies);
+    }
+
     private async Task<ClosedLoop.Outcome> CallAsync(ShardedCluster cluster, int callers, TimeSpan time, Func<int, int, Task> operation)
     {
         var load = await ClosedLoop.RunAsync(callers, time, cluster.Servers.Processes, operation, _cancellation);
@@ -192,11 +188,8 @@ internal sealed class ShardLoadMeasure
     [
         BenchmarkRow.Of(ShardsSuite.Name, $"{workload}, 1 shard", ShardsSuite.Ours, unit, ones),
         BenchmarkRow.Of(ShardsSuite.Name, $"{workload}, {ShardsSuite.Many} shards", ShardsSuite.Ours, unit, manies),
-        BenchmarkRow.Of(ShardsSuite.Name, $"{workload}, {ShardsSuite.Many} shards to 1", ShardsSuite.Ours, $"{unit} ratio", Ratios(ones, manies)),
+        BenchmarkRow.Of(ShardsSuite.Name, $"{workload}, {ShardsSuite.Many} shards to 1", ShardsSuite.Ours, $"{unit} ratio", ShardsSuite.Ratios(ones, manies)),
     ];
-
-    // Of each round.
-    private static double[] Ratios(IReadOnlyList<double> from, IReadOnlyList<double> to) => [.. to.Zip(from, static (to, from) => to / from)];
 
     private static string ShardsOf(ShardedCluster cluster) => cluster.Servers.Shards == 1 ? "1 shard" : $"{cluster.Servers.Shards} shards";
 

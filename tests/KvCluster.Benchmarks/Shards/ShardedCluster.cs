@@ -6,7 +6,9 @@ using KvCluster.Client;
 
 namespace KvCluster.Benchmarks.Shards;
 
-/// <summary>A cluster of three nodes with a client, and keys that are the same however many shards there are, up to <see cref="ShardsSuite.Many"/>.</summary>
+/// <summary>
+/// A cluster of three nodes with one client of all callers, and keys that are the same however many shards there are, up to <see cref="ShardsSuite.Many"/>.
+/// </summary>
 internal sealed class ShardedCluster : IAsyncDisposable
 {
     // A million keys in all.
@@ -18,16 +20,15 @@ internal sealed class ShardedCluster : IAsyncDisposable
         .Select(static number => Key(number % ShardsSuite.Many, $"{number / ShardsSuite.Many:D5}"))];
     private static readonly byte[][] Values = ManyKeys.Values(ValueBytes);
 
+    private readonly KvClient _client;
+
     private ShardedCluster(NodeServers servers)
     {
         Servers = servers;
-        Client = new KvClient(new KvClientOptions { Endpoints = servers.Endpoints });
+        _client = new KvClient(new KvClientOptions { Endpoints = servers.Endpoints });
     }
 
     public NodeServers Servers { get; }
-
-    /// <summary>The client of all callers.</summary>
-    public KvClient Client { get; }
 
     /// <summary>Starts it and waits until every shard has a leader.</summary>
     public static async Task<ShardedCluster> StartAsync(int shards, CancellationToken cancellation) =>
@@ -49,11 +50,11 @@ internal sealed class ShardedCluster : IAsyncDisposable
     public Task CheckpointAsync(CancellationToken cancellation) => Task.WhenAll(Enumerable.Range(1, FaultSuite.Nodes)
         .Select(async node => await Servers.AdminOf(node).CheckpointAsync(new CheckpointRequest(), cancellationToken: cancellation)));
 
-    private async Task PutAtAsync(int key, int number) => await Client.PutAsync(Keys[key], Values[number & (Values.Length - 1)]);
+    private async Task PutAtAsync(int key, int number) => await _client.PutAsync(Keys[key], Values[number & (Values.Length - 1)]);
 
     public async ValueTask DisposeAsync()
     {
-        await Client.DisposeAsync();
+        await _client.DisposeAsync();
         await Servers.DisposeAsync();
     }
 }

@@ -42,6 +42,9 @@ internal static class ShardsSuite
         return rows;
     }
 
+    /// <summary>How many times the one is the other, in each round.</summary>
+    public static double[] Ratios(IReadOnlyList<double> from, IReadOnlyList<double> to) => [.. to.Zip(from, static (to, from) => to / from)];
+
     // The median is over replicas.
     private static async Task<BenchmarkRow> DiskRowAsync(NodeServers servers, TimeSpan settle, Action<string> progress, CancellationToken cancellation)
     {

@@ -76,8 +76,8 @@ public sealed class SharedJournalSyncTests
     }
 
     /// <summary>
-    /// Zeros in the next segment make its durable writes faster. Records that a block has made durable are not such writes, and with many shards the zeros
-    /// would be most of what the disk has to do.
+    /// Zeros in the next segment make its durable writes faster. Records that a block has made durable are not such writes, so for them the zeros would be
+    /// written in vain.
     /// </summary>
     [Theory]
     [InlineData(true)]
