@@ -21,12 +21,20 @@ internal sealed class ShardThreads : IAsyncDisposable
 {
     /// <summary>
     /// Writers, and as many threads for checkpoints: enough for the disks of two cores. A shard's id binds it to one of each; its journal has a lane on each
-    /// journal thread, of which there are as many as <see cref="StoreOptions.JournalWrites"/>; with a shared journal all shards prefer the same one.
+    /// journal thread, of which there are as many as <see cref="StoreOptions.JournalWrites"/>; with a shared journal all shards prefer the same one, and each
+    /// has a lane on one of <see cref="Asides"/>.
     /// </summary>
     private const int Writers = 2;
 
+    /// <summary>
+    /// With a shared journal, the threads for what is not written together. A new segment or a control state takes some syncs, and a file system does those of
+    /// several threads together.
+    /// </summary>
+    private const int Asides = 4;
+
     private readonly WorkThread[] _writers = Threads("writer", Writers);
     private readonly WorkThread[] _journals;
+    private readonly WorkThread[] _asides;
     private readonly WorkThread[] _checkpoints = Threads("checkpoint", Writers, WorkThread.BackgroundNice);
     private readonly WorkThread _prefetch = new("kv-prefetch", BootClock.Instance);
     private readonly WorkThread _tails = new("kv-tail", BootClock.Instance, WorkThread.BackgroundNice);
@@ -50,6 +58,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         Options = options;
         _log = logs.CreateLogger<ReplicaStore>();
         _journals = Threads("journal", options.JournalWrites);
+        _asides = Threads("journal-aside", options.SharesJournal ? Asides : 0);
         if (options.SharesJournal)
             _sharedJournal = new SharedJournal(
                 LocalDisk.Instance, dataDirectory, BinaryPrimitives.ReadUInt64LittleEndian(RandomNumberGenerator.GetBytes(sizeof(ulong))),
@@ -91,6 +100,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         Memory = _memory,
         SharedDisk = _sharedDisk,
         SharedJournal = _sharedJournal,
+        JournalAside = _sharedJournal is null ? null : _asides[shard.Value % Asides],
         Prefetch = _prefetch,
         TailReads = _tails,
         Observer = observer,
@@ -99,7 +109,7 @@ internal sealed class ShardThreads : IAsyncDisposable
     public async ValueTask DisposeAsync()
     {
         await Stalls.DisposeAsync().ConfigureAwait(false);
-        foreach (var thread in (WorkThread[])[.. _writers, .. _journals, .. _checkpoints, _prefetch, _tails, _syncs])
+        foreach (var thread in (WorkThread[])[.. _writers, .. _journals, .. _asides, .. _checkpoints, _prefetch, _tails, _syncs])
             thread.Dispose();
         try
         {

@@ -38,6 +38,12 @@ internal sealed record StoreContext(
     /// <summary>Makes records of several stores durable with one write. One instance for all shards of a node; null: each store does so by itself.</summary>
     public SharedJournal? SharedJournal { get; init; }
 
+    /// <summary>
+    /// With <see cref="SharedJournal"/>: executes what would keep <see cref="JournalLanes"/> from writes of other stores, that is new segments, control states
+    /// and long records. Null: the lanes do.
+    /// </summary>
+    public ISerialExecutor? JournalAside { get; init; }
+
     /// <summary>Bytes of changed pages that start a checkpoint if no other store has any.</summary>
     public long ChangedBytesForCheckpoint => Math.Max(Options.CheckpointScratchBytes, Memory.ChangedPagesPlenty);
 

@@ -63,7 +63,7 @@ internal sealed record StoreOptions
     /// </summary>
     public int SegmentBytesFirst { get => Math.Min(field, SegmentBytesMin); init; } = 128 << 10;
 
-    /// <summary>Segments double in size up to this, in bytes.</summary>
+    /// <summary>Segments double in size up to this, in bytes; after one that a shared journal wrote for the most part they are four times as long.</summary>
     public int SegmentBytesMax { get; init; } = 64 << 20;
 
     /// <summary>

@@ -10,16 +10,23 @@ namespace KvCluster.Storage.Journal;
 /// <param name="segments">A full disk is reported too.</param>
 /// <param name="writer">The writer executor.</param>
 /// <param name="report">Posted to it.</param>
-internal sealed class CompletedJobs(JournalSegments segments, ISerialExecutor writer, IWorkItem report)
+/// <param name="time">Tells when records became durable.</param>
+internal sealed class CompletedJobs(JournalSegments segments, ISerialExecutor writer, IWorkItem report, TimeProvider time)
 {
     private readonly Lock _lock = new();
     private readonly Queue<JournalJob> _jobs = new();
     private bool _isReported;
     private bool _toldFull;
+    private long _recordsAt;
+
+    /// <summary>When a record was last added, as a timestamp of the store's clock. Any thread.</summary>
+    public long RecordsAt => Volatile.Read(ref _recordsAt);
 
     /// <summary>Adds a job that is done. The next <see cref="Report"/> tells the writer.</summary>
     public void Add(JournalJob job)
     {
+        if (job.Kind == JournalJobKind.Record)
+            Volatile.Write(ref _recordsAt, time.GetTimestamp());
         lock (_lock)
             _jobs.Enqueue(job);
     }
@@ -27,6 +34,7 @@ internal sealed class CompletedJobs(JournalSegments segments, ISerialExecutor wr
     /// <summary>Adds records that are durable, in their order.</summary>
     public void Add(IReadOnlyList<JournalJob> records)
     {
+        Volatile.Write(ref _recordsAt, time.GetTimestamp());
         lock (_lock)
         {
             for (var i = 0; i < records.Count; i++)

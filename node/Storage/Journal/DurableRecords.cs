@@ -21,6 +21,9 @@ internal sealed class DurableRecords(JournalIndex index, CompletedJobs completed
     /// <summary>The end of the longest prefix of records whose writes have completed (S3). It falls only with a truncation.</summary>
     public RecordRef Last { get; private set; } = index.Last;
 
+    /// <summary>When it last grew, as a timestamp of the store's clock taken when the write ended; 0 if never.</summary>
+    public long LastAt { get; private set; }
+
     /// <summary>Control states that wait for the disk.</summary>
     public int ControlsInFlight { get; private set; }
 
@@ -96,6 +99,7 @@ internal sealed class DurableRecords(JournalIndex index, CompletedJobs completed
         if (entry is null || entry.IsTruncated)
             return;
         Last = entry.Record;
+        LastAt = completed.RecordsAt;
         Settle(Last.Etag);
         index.DropOldBodies();
         owner.Durable(Last);

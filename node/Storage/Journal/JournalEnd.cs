@@ -43,7 +43,7 @@ internal sealed class JournalEnd : IDisposable
     /// Whether most of what is durable in the current segment was written through the page cache, after a block of a shared journal. Also called by a lane that
     /// prepares the next segment, which may see it a moment late.
     /// </summary>
-    public bool IsMostlyShared => 2 * Volatile.Read(ref _sharedBytes) > Offset - SegmentHeader.BlockBytes;
+    public bool IsMostlyShared => 2 * Volatile.Read(ref _sharedBytes) > Math.Max(0, Offset - SegmentHeader.BlockBytes);
 
     /// <summary>Whether the current segment has more bytes than this.</summary>
     public bool IsLongerThan(int bytes) => _file?.Length > bytes;

@@ -11,7 +11,8 @@ namespace KvCluster.Storage.Journal;
 /// What the lanes may do together is the <see cref="JournalPhase"/>; what one lane does is its <see cref="LaneState"/>. Both change only along their tables.
 /// Records that wait together are written with one write. Each lane may have one write in flight, so the device can start the next one while one completes;
 /// without direct I/O only one lane may. There are as many lanes as <c>StoreOptions.JournalWrites</c>. Everything except records and fills is
-/// exclusive.
+/// exclusive. While writes of many shards meet on the executors of the lanes, in a shared journal, one lane more does all except short records, on an executor
+/// of its own: each of those steps takes some milliseconds, and the records of all these shards would wait for it.
 /// </remarks>
 internal sealed class JournalSchedule
 {
@@ -23,6 +24,8 @@ internal sealed class JournalSchedule
 
     /// <summary>Gets writes of the lanes. All shards have their executors in the same order then. Null if there is none.</summary>
     private readonly SharedJournal? _shared;
+    private readonly JournalLane? _aside;
+    private readonly JournalLane[] _all;
     private readonly Lock _lock = new();
 
     /// <summary>What no lane has begun, in the order in which it was queued.</summary>
@@ -36,15 +39,29 @@ internal sealed class JournalSchedule
     private volatile bool _isStalled;
     private volatile Exception? _failure;
 
+    /// <param name="end">The end of the journal.</param>
+    /// <param name="segments">The segments.</param>
+    /// <param name="stalled">What waits for space on the disk.</param>
+    /// <param name="completed">The jobs that are done.</param>
+    /// <param name="lanes">Write records, and do everything else without <paramref name="aside"/>.</param>
+    /// <param name="shared">The journal of several shards; null if there is none.</param>
+    /// <param name="aside">With it: does all except short records.</param>
     public JournalSchedule(
-        JournalEnd end, JournalSegments segments, StalledJobs stalled, CompletedJobs completed, IEnumerable<JournalLane> lanes, SharedJournal? shared)
+        JournalEnd end,
+        JournalSegments segments,
+        StalledJobs stalled,
+        CompletedJobs completed,
+        IEnumerable<JournalLane> lanes,
+        SharedJournal? shared,
+        JournalLane? aside)
     {
-        _shared = shared;
+        (_shared, _aside) = (shared, aside);
         _end = end;
         _segments = segments;
         _stalled = stalled;
         _completed = completed;
         _lanes = [.. lanes];
+        _all = aside is null ? _lanes : [.. _lanes, aside];
     }
 
     /// <inheritdoc cref="JournalWriter.Failure"/>
@@ -181,13 +198,13 @@ internal sealed class JournalSchedule
     private bool IsAnyBusyLocked()
     {
         Invariant.CheckHeld(_lock);
-        return Array.Exists(_lanes, static lane => lane.IsBusy);
+        return Array.Exists(_all, static lane => lane.IsBusy);
     }
 
     private bool IsAnyLocked(LaneState state)
     {
         Invariant.CheckHeld(_lock);
-        foreach (var lane in _lanes)
+        foreach (var lane in _all)
         {
             if (lane.State == state)
                 return true;
@@ -195,25 +212,39 @@ internal sealed class JournalSchedule
         return false;
     }
 
-    /// <summary>
-    /// The lane that should handle what was queued, preferably one whose executor is not busy with another shard. With a shared journal the first one, so that
-    /// writes of many shards meet on its executor, and for what is too long for a block the last one, where it keeps no others waiting. The caller posts it.
-    /// Null when a lane will handle it anyway.
-    /// </summary>
+    /// <summary>Whether writes of several shards meet on the executors of the lanes now.</summary>
+    private bool IsShared => _aside is not null && _shared is { IsOpen: true };
+
+    /// <summary>The lane that should handle what is next in the queue. The caller posts it. Null when a lane will handle it anyway.</summary>
     private JournalLane? FindLaneLocked()
     {
         Invariant.CheckHeld(_lock);
-        if (_phase == JournalPhase.Exclusive || IsAnyLocked(LaneState.Posted))
+        if (_phase == JournalPhase.Exclusive)
             return null;
-        JournalLane? free;
-        if (_shared is not { IsOpen: true })
-            free = Array.Find(_lanes, static lane => !lane.IsBusy && lane.HasIdleExecutor) ?? Array.Find(_lanes, static lane => !lane.IsBusy);
-        else if (_jobs.TryPeek(out var next) && next.Entry?.Bytes > SharedLane.WriteBytesMax)
-            free = Array.FindLast(_lanes, static lane => !lane.IsBusy);
-        else
-            free = Array.Find(_lanes, static lane => !lane.IsBusy);
+        var free = IsShared && _phase == JournalPhase.Open ? FindSharedLaneLocked()
+            : IsAnyLocked(LaneState.Posted) ? null
+            // Preferably one whose executor is not busy with another shard.
+            : Array.Find(_lanes, static lane => !lane.IsBusy && lane.HasIdleExecutor) ?? Array.Find(_lanes, static lane => !lane.IsBusy);
         free?.MoveTo(LaneState.Posted);
         return free;
+    }
+
+    /// <summary>The first lane for records, so that writes of many shards meet on its executor. What would keep it from those is for the lane aside.</summary>
+    private JournalLane? FindSharedLaneLocked()
+    {
+        Invariant.CheckHeld(_lock);
+        var isRecord = _jobs.Peek() is { Kind: JournalJobKind.Record } next && _end.HasRoomFor(next.Entry!);
+        if (!IsShortRecordNextLocked() && !_aside!.IsBusy)
+            return _aside;
+        // A long record may find the lane aside at work. Everything else waits for that.
+        return !isRecord || Array.Exists(_lanes, static lane => lane.State == LaneState.Posted) ? null : Array.Find(_lanes, static lane => !lane.IsBusy);
+    }
+
+    /// <summary>Whether a record is next that fits into the current segment and into a block of a shared journal.</summary>
+    private bool IsShortRecordNextLocked()
+    {
+        Invariant.CheckHeld(_lock);
+        return _jobs.TryPeek(out var next) && next is { Kind: JournalJobKind.Record, Entry.Bytes: <= SharedLane.WriteBytesMax } && _end.HasRoomFor(next.Entry);
     }
 
     private void BeginLocked(JournalLane lane)
@@ -227,6 +258,17 @@ internal sealed class JournalSchedule
         }
         var isFilling = IsAnyLocked(LaneState.Filling);
         var mayFill = !isFilling && _whenQuiet is null && _segments.WantsFill;
+        if (!IsShared)
+            BeginAnyLocked(lane, mayFill, isFilling);
+        else if (lane == _aside)
+            BeginAsideLocked(mayFill, isFilling);
+        else
+            BeginSharedLocked(lane, mayFill);
+    }
+
+    private void BeginAnyLocked(JournalLane lane, bool mayFill, bool isFilling)
+    {
+        Invariant.CheckHeld(_lock);
         if (mayFill && lane.HasWritten)
             lane.MoveTo(LaneState.Filling);
         else if (TakeRecordsLocked() is { } write)
@@ -238,6 +280,34 @@ internal sealed class JournalSchedule
             lane.MoveTo(LaneState.Idle);
         else
             BeginExclusiveLocked(lane);
+    }
+
+    /// <summary>The lane aside leaves short records to the others: it would write them alone.</summary>
+    private void BeginAsideLocked(bool mayFill, bool isFilling)
+    {
+        Invariant.CheckHeld(_lock);
+        if (!IsShortRecordNextLocked())
+        {
+            BeginAnyLocked(_aside!, mayFill, isFilling);
+            return;
+        }
+        _aside!.MoveTo(mayFill ? LaneState.Filling : LaneState.Idle);
+        FindLaneLocked()?.Post();
+    }
+
+    /// <summary>One of the lanes on which shards meet takes records only.</summary>
+    private void BeginSharedLocked(JournalLane lane, bool mayFill)
+    {
+        Invariant.CheckHeld(_lock);
+        if (TakeRecordsLocked() is { } write)
+            lane.BeginWrite(write);
+        else
+            lane.MoveTo(LaneState.Idle);
+        // If it is at work, it looks for this itself when that ends.
+        if (_aside!.IsBusy || !(mayFill || (_jobs.Count > 0 && _writes.Count == 0)))
+            return;
+        _aside.MoveTo(LaneState.Posted);
+        _aside.Post();
     }
 
     private void BeginExclusiveLocked(JournalLane lane)

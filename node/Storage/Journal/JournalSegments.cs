@@ -337,6 +337,7 @@ internal sealed class JournalSegments : IDisposable
             last.Etag,
             last.Checksum);
         header.WriteTo(_block.Span, SegmentHeader.VersionFor(_context.Options));
+        var wasShared = _end.IsMostlyShared;
         _end.Seal();
         next.File.WriteDurable(_block.Span, 0);
         var file = next.Release();
@@ -345,7 +346,9 @@ internal sealed class JournalSegments : IDisposable
         AddLive(header.Number, header.Incarnation, file.Length);
         _current = new CurrentSegment(header.Number, last.Etag);
         NextNumber = header.Number + 1;
-        _nextBytes = (int)Math.Min(2 * Math.Max(file.Length, _context.Options.SegmentBytesFirst), _context.Options.SegmentBytesMax);
+        // Without zeros a long one costs no more than a short one, and with many shards the time to make one counts.
+        _nextBytes = (int)Math.Min(
+            (wasShared ? 4 : 2) * Math.Max(file.Length, _context.Options.SegmentBytesFirst), _context.Options.SegmentBytesMax);
         NoteSize();
     }
 

@@ -47,10 +47,11 @@ internal sealed class JournalWriter : IDisposable
         _control = control;
         _segments = new JournalSegments(context, directory, control, reserve, _end, OnRetireFailed);
         _truncated = new TruncatedRecords(context, directory, asideDirectory);
-        Completed = new CompletedJobs(_segments, context.Writer, completions);
+        Completed = new CompletedJobs(_segments, context.Writer, completions, context.Time);
         _stalled = new StalledJobs(context, control, _end, _segments, _truncated, Completed);
-        var lanes = context.JournalLanes.Select(executor => new JournalLane(executor, Run)).ToArray();
-        _schedule = new JournalSchedule(_end, _segments, _stalled, Completed, lanes, context.SharedJournal);
+        var lanes = context.JournalLanes.Select(on => new JournalLane(on, Run)).ToArray();
+        var aside = context.JournalAside is { } executor ? new JournalLane(executor, Run) : null;
+        _schedule = new JournalSchedule(_end, _segments, _stalled, Completed, lanes, context.SharedJournal, aside);
         _directory = directory;
         if (context.SharedJournal is { } shared)
             _sharedWrites = lanes.ToDictionary(static lane => lane, lane => new LaneWrite(this, shared, lane));
@@ -138,7 +139,7 @@ internal sealed class JournalWriter : IDisposable
             while (_schedule.Begin(lane) != LaneState.Idle)
             {
                 // The lane goes on when the shared journal has ended the write.
-                if (_sharedWrites?[lane].TryBegin() == true)
+                if (_sharedWrites?.GetValueOrDefault(lane)?.TryBegin() == true)
                     return;
                 _schedule.End(lane, Execute(lane));
                 Report();

@@ -416,23 +416,31 @@ internal sealed class SharedJournal : IDisposable
 
     private void SyncEach(UnsyncedFile[] files)
     {
+        // The disk gets all of it at once. Syncs one after the other would each wait for its own, and with a thousand segments new blocks come faster.
+        foreach (var file in files)
+            OrFail(file.BeginSync);
         foreach (var file in files)
         {
-            try
-            {
-                file.Sync();
-            }
-            catch (StorageIoException failure)
-            {
-                // Not as a full disk: the system may have dropped what it could not write, and only the blocks have it.
-                Fail(new StorageIoException("sync a segment below", _root, failure.Message, isDiskFull: false, failure));
-                throw;
-            }
+            OrFail(file.Sync);
             lock (_lock)
             {
                 file.IsSyncing = false;
                 CloseIfDoneLocked(file);
             }
+        }
+    }
+
+    private void OrFail(Action step)
+    {
+        try
+        {
+            step();
+        }
+        catch (StorageIoException failure)
+        {
+            // Not as a full disk: the system may have dropped what it could not write, and only the blocks have it.
+            Fail(new StorageIoException("sync a segment below", _root, failure.Message, isDiskFull: false, failure));
+            throw;
         }
     }
 

@@ -28,6 +28,10 @@ internal sealed class UnsyncedFile(IStorageFile file, byte[] name, string direct
     /// <exception cref="StorageIoException">An I/O error, or the disk is full.</exception>
     public void Write(ReadOnlySpan<byte> blocks, long offset) => file.Write(blocks, offset);
 
+    /// <summary>Makes the system begin to write out what was written, so that <see cref="Sync"/> has little left to do.</summary>
+    /// <exception cref="StorageIoException">An I/O error.</exception>
+    public void BeginSync() => file.BeginWriteOut(0, file.Length);
+
     /// <summary>Makes durable what was written.</summary>
     /// <exception cref="StorageIoException">An I/O error. The disk may lack any of it, also after another sync.</exception>
     public void Sync() => file.Sync();

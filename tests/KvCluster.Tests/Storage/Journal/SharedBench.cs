@@ -29,6 +29,7 @@ internal sealed class SharedBench : IDisposable
     private const string LastKey = "last";
     private readonly StepExecutor _writer = new();
     private readonly StepExecutor[] _lanes;
+    private readonly StepExecutor _aside = new();
     private readonly StepExecutor _checkpoints = new();
     private readonly StepExecutor _syncs = new();
     private readonly StepExecutor _completions = new();
@@ -36,6 +37,7 @@ internal sealed class SharedBench : IDisposable
     private readonly StoreOptions _options;
     private readonly List<SharedBenchStore> _stores = [];
     private SharedJournal? _shared;
+    private bool _runsNothingBeside;
 
     public SharedBench(SimulatedDisk? disk = null, int seed = 1, int lanes = 2, int stores = 3, StoreOptions? options = null)
     {
@@ -91,6 +93,8 @@ internal sealed class SharedBench : IDisposable
         _shared = new SharedJournal(Disk, Root, 0x5EED_0000_0000_0001 + (ulong)Disk.Calls, FileBytes, _lanes, _syncs);
         for (var store = 0; store < Stores; store++)
             OpenStore(store, store == 0 ? firstReplica : null);
+        // What they write at first meets, and so is asked of the shared journal.
+        RunToJournals();
         RunUntilIdle();
         return this;
     }
@@ -99,6 +103,7 @@ internal sealed class SharedBench : IDisposable
     public StoreContext NewContext() => new(Disk, _writer, _lanes, _checkpoints, Time, NullLogger.Instance, _options, _completions)
     {
         SharedJournal = _shared,
+        JournalAside = _aside,
         TailReads = _checkpoints,
     };
 
@@ -137,7 +142,7 @@ internal sealed class SharedBench : IDisposable
     /// <summary>Ends as a process that dies: nothing that waits is executed, and nothing is synced.</summary>
     public void Die()
     {
-        foreach (var executor in (StepExecutor[])[_writer, .. _lanes, _checkpoints, _syncs])
+        foreach (var executor in (StepExecutor[])[_writer, .. Journals, _checkpoints, _syncs])
             executor.Clear();
         Disk.SyncsNothing = true;
         foreach (var store in _stores)
@@ -158,7 +163,7 @@ internal sealed class SharedBench : IDisposable
     /// </summary>
     public bool Step()
     {
-        StepExecutor[] all = [_writer, .. _lanes, _checkpoints, _syncs, _completions];
+        StepExecutor[] all = [_writer, .. Journals, _checkpoints, _syncs, _completions];
         var waiting = all.Where(static executor => executor is { Count: > 0, IsRunning: false }).ToArray();
         if (waiting.Length == 0)
             return false;
@@ -175,12 +180,25 @@ internal sealed class SharedBench : IDisposable
         }
     }
 
-    /// <summary>Runs everything except the journals, and so leaves what the stores have to write with the lanes.</summary>
+    /// <summary>Runs everything except the lanes, and so leaves what the stores have to write with them.</summary>
     public void RunToJournals()
     {
-        while (_writer.RunOne() || _checkpoints.RunOne() || _completions.RunOne())
+        _runsNothingBeside = true;
+        while (_writer.RunOne() || _aside.RunOne() || _checkpoints.RunOne() || _completions.RunOne())
         {
         }
+        _runsNothingBeside = false;
+    }
+
+    /// <summary>Runs everything except what the lanes leave to the lane aside.</summary>
+    public void RunButAside()
+    {
+        StepExecutor[] others = [_writer, .. _lanes, _checkpoints, _syncs, _completions];
+        _runsNothingBeside = true;
+        while (Array.Exists(others, static executor => executor.RunOne()))
+        {
+        }
+        _runsNothingBeside = false;
     }
 
     /// <summary>Runs everything except what the shared journal does in the background.</summary>
@@ -241,10 +259,12 @@ internal sealed class SharedBench : IDisposable
         Disk.Dispose();
     }
 
-    /// <summary>While a lane writes, everything else may run: the other lanes, and syncs in the background.</summary>
+    private StepExecutor[] Journals => [.. _lanes, _aside];
+
+    /// <summary>While a journal writes, everything else may run: the other lanes, and syncs in the background.</summary>
     private void RunBeside(string path)
     {
-        if (_lanes.Any(static lane => lane.IsRunning))
+        if (!_runsNothingBeside && Journals.Any(static executor => executor.IsRunning))
         {
             for (var steps = _random.Next(4); steps > 0; steps--)
                 Step();

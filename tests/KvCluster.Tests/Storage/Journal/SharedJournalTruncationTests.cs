@@ -52,14 +52,14 @@ public sealed class SharedJournalTruncationTests
     private static List<Follower> Run(SimulatedDisk disk, int seed, int lanes, out bool hasSeveral)
     {
         var random = new Random(seed);
-        var (writer, checkpoints, syncs) = (new StepExecutor(), new StepExecutor(), new StepExecutor());
+        var (writer, checkpoints, syncs, aside) = (new StepExecutor(), new StepExecutor(), new StepExecutor(), new StepExecutor());
         StepExecutor[] journals = [.. Enumerable.Range(0, lanes).Select(static _ => new StepExecutor())];
         var followers = new List<Follower>();
         hasSeveral = false;
         SharedJournal? shared = null;
         disk.DuringWrite = _ =>
         {
-            if (journals.Any(static lane => lane.IsRunning) && random.Next(2) == 0)
+            if ((aside.IsRunning || journals.Any(static lane => lane.IsRunning)) && random.Next(2) == 0)
                 Step();
         };
         try
@@ -71,6 +71,7 @@ public sealed class SharedJournalTruncationTests
                 StoreBench.SmallOptions with { JournalWrites = lanes, SharesJournal = true }, new StepExecutor())
             {
                 SharedJournal = shared,
+                JournalAside = aside,
             };
             for (var index = 0; index < Followers; index++)
                 followers.Add(new Follower(context, index));
@@ -97,7 +98,7 @@ public sealed class SharedJournalTruncationTests
         finally
         {
             disk.SyncsNothing = true;
-            foreach (var executor in (StepExecutor[])[writer, .. journals, checkpoints, syncs])
+            foreach (var executor in (StepExecutor[])[writer, .. journals, aside, checkpoints, syncs])
                 executor.Clear();
             foreach (var follower in followers)
                 follower.Store.Dispose();
@@ -125,7 +126,7 @@ public sealed class SharedJournalTruncationTests
 
         bool Step()
         {
-            StepExecutor[] all = [writer, .. journals, checkpoints, syncs];
+            StepExecutor[] all = [writer, .. journals, aside, checkpoints, syncs];
             var waiting = Array.FindAll(all, static executor => executor is { Count: > 0, IsRunning: false });
             return waiting.Length > 0 && waiting[random.Next(waiting.Length)].RunOne();
         }
