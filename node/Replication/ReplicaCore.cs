@@ -92,6 +92,21 @@ internal sealed class ReplicaCore
         : _context.Counts ? ReplicaRole.Follower
         : ReplicaRole.Learner;
 
+    /// <summary>In one of how many intervals a leader that is not quiescent sends heartbeats; 1 unless its node has many such leaders.</summary>
+    public int HeartbeatsEvery
+    {
+        set => _context.HeartbeatsEvery = value;
+    }
+
+    /// <summary>In one of how many intervals this replica writes to its control file how far it is; 1 unless its node has many that do.</summary>
+    public int ControlsEvery
+    {
+        set => _context.Control.Every = value;
+    }
+
+    /// <summary>This replica is farther than its control file says.</summary>
+    public bool HasToWriteControl => _context.Control.IsBehind;
+
     /// <summary>How this replica's journal compares in speed with the others', leading and following.</summary>
     public JournalPace Pace => _context.Pace;
 
@@ -320,7 +335,7 @@ internal sealed class ReplicaCore
         // The leader of this epoch told this replica to campaign. Its frames that still arrive were sent before that.
         if (frame.Epoch == _election.LeavingEpoch)
             return;
-        _contact.Heard(frame, _context.NowUs);
+        _contact.Heard(frame, _context.Options, _context.NowUs);
         _election.HeardLeader(_contact.QuiescentUs);
         switch (frame.PayloadCase)
         {

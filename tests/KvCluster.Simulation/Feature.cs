@@ -26,6 +26,9 @@ internal enum Feature
 
     /// <summary>A caller watches the shard.</summary>
     Watch = 6,
+
+    /// <summary>Nodes have many more shards, so that each sends heartbeats and writes its control file rarely.</summary>
+    ManyShards = 7,
 }
 
 /// <inheritdoc cref="Feature"/>

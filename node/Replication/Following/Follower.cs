@@ -160,7 +160,7 @@ internal sealed class Follower
     {
         if (_match.Leader.IsNone || Blocked)
             return;
-        _context.Pace.Follow(_context.Journal.Durable.Etag, _leaderPaceUs, _context.NowUs);
+        _context.Pace.Follow(_context.Journal.Durable.Etag, _context.Journal.DurableAtUs, _leaderPaceUs, _context.NowUs);
         var etag = Acknowledgeable;
         _context.NoteProgress(_context.Recovering ? Etag.None : etag);
         if (etag <= _acknowledgedSent)
@@ -237,7 +237,7 @@ internal sealed class Follower
 
     // Nothing waits for the mark to be synced, because nothing relies on it meanwhile. A crash before that leaves the replica as it was before the probe,
     // and the leader, which remembers across any number of the replica's restarts, tells the next process before it sends it anything. If the leader is gone
-    // by then, nobody knows of the loss, as before the probe. Then only the control file, at most a second old, can reveal it.
+    // by then, nobody knows of the loss, as before the probe. Then only the control file can reveal it, which is some seconds old (HardStateKeeper.Every).
     private void OnProbe(Frame frame, Probe probe)
     {
         var remembered = probe.Remembered.FromWire();

@@ -48,10 +48,13 @@ internal sealed class Heartbeats
     /// </summary>
     public bool IsRoundWanted => _rounds.Wanted && (!_isRoundAwaited || _tracker.Round == _rounds.Newest);
 
-    // All leaders of a node send heartbeats at the same moments, so that these travel in one message.
-    private long NextUs => ((_context.NowUs / IntervalUs) + 1) * IntervalUs;
+    // All leaders of a node send heartbeats at the same moments, so that these travel in one message. If there are many, each sends at some of them.
+    private long NextUs => _quiescence.IsQuiescent
+        ? SharedIntervals.NextUs(_context.NowUs, _context.Options.QuiescentIntervalUs, every: 1, _context.Shard)
+        : SharedIntervals.NextUs(_context.NowUs, _context.Options.HeartbeatIntervalUs, _context.HeartbeatsEvery, _context.Shard);
 
-    private long IntervalUs => _quiescence.IsQuiescent ? _context.Options.QuiescentIntervalUs : _context.Options.HeartbeatIntervalUs;
+    // How much longer than others a leader waits whose node has many.
+    private long SpacedUs => (_context.HeartbeatsEvery - 1) * _context.Options.HeartbeatIntervalUs;
 
     /// <summary>Something was asked of the leader, a replica wants to campaign, or a node, perhaps a follower's, is silent. Ends quiescence.</summary>
     public void Asked()
@@ -101,7 +104,7 @@ internal sealed class Heartbeats
                 Committed = _context.Committed.ToWire(),
                 LeaseUs = isQuiescent ? 0 : (ulong)_context.Options.LeaseUs,
                 Awaited = _isRoundAwaited,
-                RestUs = isQuiescent ? (ulong)_context.Options.QuiescentIntervalUs : 0,
+                RestUs = (ulong)(isQuiescent ? _context.Options.QuiescentIntervalUs : SpacedUs),
                 PaceUs = (ulong)_context.Pace.PaceUs(_context.NowUs),
                 ShardTimeUs = shardTimeUs,
             };

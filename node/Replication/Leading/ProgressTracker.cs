@@ -94,7 +94,7 @@ internal sealed class ProgressTracker
                 follower.NoteAck(timed, tookUs);
         }
 
-        pace.Lead(_context.Journal.Durable.Etag, Voters.Agreed(_durableOfOther), _context.Committed, _context.NowUs);
+        pace.Lead(_context.Journal.Durable.Etag, _context.Journal.DurableAtUs, Voters.Agreed(_durableOfOther), _context.Committed, _context.NowUs);
         if (pace.Timed == timed)
             return;
         foreach (var follower in _followers.Values)

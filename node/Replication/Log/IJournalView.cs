@@ -14,6 +14,11 @@ internal interface IJournalView
     /// <summary>The last record of the longest prefix whose writes have all completed.</summary>
     RecordRef Durable { get; }
 
+    /// <summary>
+    /// When <see cref="Durable"/> became that by a write, in microseconds of the boot clock. Later than the present if the journal does not tell.
+    /// </summary>
+    long DurableAtUs => long.MaxValue;
+
     /// <summary>The shard time, in microseconds, that a record would have now. Only while this replica leads and its first record is appended.</summary>
     long ShardTimeUs { get; }
 

@@ -7,6 +7,11 @@ internal sealed record ReplicationOptions
     public long HeartbeatIntervalUs { get; init; } = 100_000;
 
     /// <summary>
+    /// A leader whose node has many sends heartbeats in one of at most this many intervals, so that a lease does not end when one round is lost.
+    /// </summary>
+    public int HeartbeatsEveryMax => LeaseUs > 0 ? (int)Math.Clamp(LeaseUs / 2 / HeartbeatIntervalUs, 1, 2) : 2;
+
+    /// <summary>
     /// How long a round that asks no more followers than make a majority may be unanswered before all are asked. More than a round trip in one region takes,
     /// and so short that reads hardly notice a follower that has just stopped. Between regions all are asked while the few still answer, which costs what it
     /// did without this.
@@ -27,12 +32,13 @@ internal sealed record ReplicationOptions
     /// <summary>Lower bound of the random time after which a follower without a leader campaigns.</summary>
     public long TimeoutMinUs { get; init; } = 600_000;
 
-    /// <summary>Upper bound of that time. A killed leader is replaced within two seconds even if the first candidate fails.</summary>
+    /// <summary>Upper bound of that time. The leaders of a killed node are replaced within two seconds even if the first candidate fails.</summary>
     public long TimeoutMaxUs { get; init; } = 1_200_000;
 
     /// <summary>
     /// Length of a grant for the leader. Shorter than the shortest timeout, drift included, so that a follower's own grant never delays its
-    /// campaign. Longer than four heartbeats, so that reads need no round of their own while heartbeats get through. 0: no leases.
+    /// campaign. Longer than four heartbeats, or two of a leader whose node has many, so that reads need no round of their own while those get through. 0: no
+    /// leases.
     /// </summary>
     public long LeaseUs { get; init; } = 500_000;
 
@@ -76,8 +82,8 @@ internal sealed record ReplicationOptions
     public long StallUs { get; init; } = 300_000;
 
     /// <summary>
-    /// Committed and acknowledged etags are written to the control file at most this often when nothing else is written. They only speed up
-    /// recovery and reveal lost tails, so one small sync a second is enough.
+    /// Committed and acknowledged etags are written to the control file at most this often when nothing else is written, and less often if a node has many
+    /// shards. They only speed up recovery and reveal lost tails, so one small sync a second is enough.
     /// </summary>
     public long ControlIntervalUs { get; init; } = 1_000_000;
 

@@ -8,15 +8,26 @@ namespace KvCluster.Replication.State;
 /// </summary>
 internal sealed class HardStateKeeper
 {
+    /// <summary>Into so many parts an interval is divided that many shards share, because each write makes the next one of the disk wait.</summary>
+    private const int PartsOfInterval = 20;
+
+    /// <summary>A write for which nobody waits takes place in one of at most this many intervals, however many shards a node has.</summary>
+    private const int EveryMax = 10;
+
+    private readonly ShardId _shard;
     private readonly long _intervalUs;
     private HardState? _underWay;
     private bool _urgent;
+    private bool _isTimeSet;
     private long _lazyAtUs;
 
-    public HardStateKeeper(HardState recovered, long intervalUs)
+    /// <param name="shard">The shard's id.</param>
+    /// <param name="recovered">What the file holds.</param>
+    /// <param name="intervalUs">Shortest time between two writes for which nobody waits.</param>
+    public HardStateKeeper(ShardId shard, HardState recovered, long intervalUs)
     {
         Wanted = Synced = recovered;
-        _intervalUs = intervalUs;
+        (_shard, _intervalUs) = (shard, intervalUs);
     }
 
     /// <summary>
@@ -70,6 +81,7 @@ internal sealed class HardStateKeeper
             control.PromisedEpoch >= Synced.PromisedEpoch, $"The control file's promise goes from epoch {Synced.PromisedEpoch} to {control.PromisedEpoch}.");
         Synced = control;
         _underWay = null;
+        _isTimeSet &= IsBehind;
     }
 
     /// <summary>A snapshot is being switched in together with this state.</summary>
@@ -80,6 +92,16 @@ internal sealed class HardStateKeeper
         _urgent = false;
         return Wanted;
     }
+
+    /// <summary>The file does not hold yet what it should.</summary>
+    public bool IsBehind => Wanted != Synced;
+
+    /// <summary>A write for which nobody waits takes place in one of so many intervals.</summary>
+    public int Every
+    {
+        private get;
+        set => field = Math.Clamp(value, 1, EveryMax);
+    } = 1;
 
     /// <summary>Whether no write is in progress, so that <see cref="Freeze"/> may be called.</summary>
     public bool Idle => _underWay is null;
@@ -97,11 +119,19 @@ internal sealed class HardStateKeeper
     /// <summary>Starts a write if one is needed and none is in progress.</summary>
     public void Pump(List<Effect> effects, long nowUs)
     {
-        if (_underWay is not null || Frozen || Wanted == Synced || (!_urgent && nowUs < _lazyAtUs))
+        if (_underWay is not null || Frozen || Wanted == Synced)
+            return;
+        // One of many waits for its time also if its last write was long ago, because all of them may begin to work at once.
+        if (Every > 1 && !_isTimeSet)
+            _lazyAtUs = Math.Max(_lazyAtUs, NextUs(nowUs));
+        _isTimeSet = true;
+        if (!_urgent && nowUs < _lazyAtUs)
             return;
         _urgent = false;
-        _lazyAtUs = nowUs + _intervalUs;
+        _lazyAtUs = Every == 1 ? nowUs + _intervalUs : NextUs(nowUs);
         _underWay = Wanted;
         effects.Add(new Effect.WriteControl(Wanted));
     }
+
+    private long NextUs(long nowUs) => SharedIntervals.NextUs(nowUs, _intervalUs / PartsOfInterval, Every * PartsOfInterval, _shard);
 }

@@ -90,14 +90,15 @@ internal sealed class JournalPace
 
     /// <summary>On a leader: more records may have become durable somewhere.</summary>
     /// <param name="durable">Durable in this replica's journal.</param>
+    /// <param name="durableAtUs">When it became that. This step may come long after it on busy processors, which tells nothing of the disk.</param>
     /// <param name="others">Durable on a majority without this replica; <see cref="Etag.None"/> if there is none.</param>
     /// <param name="committed">Durable on a majority.</param>
     /// <param name="nowUs">The boot clock.</param>
-    public void Lead(Etag durable, Etag others, Etag committed, long nowUs)
+    public void Lead(Etag durable, long durableAtUs, Etag others, Etag committed, long nowUs)
     {
         if (_record == Etag.None)
             return;
-        Reached(durable, ref _ownUs, nowUs);
+        Reached(durable, ref _ownUs, Math.Min(durableAtUs, nowUs));
         Reached(others, ref _othersUs, nowUs);
         if (_committedUs < 0 && Reached(committed, ref _committedUs, nowUs))
             (_paceUs, _paceAtUs) = (nowUs - _paceAtUs < ToldForUs ? _paceUs + ((_committedUs - _paceUs) / 4) : _committedUs, nowUs);
@@ -107,20 +108,21 @@ internal sealed class JournalPace
 
     /// <summary>On a follower: more records may have become durable.</summary>
     /// <param name="durable">Durable in this replica's journal.</param>
+    /// <param name="durableAtUs">When it became that.</param>
     /// <param name="paceUs">The time that a majority needs, as reported by the leader; 0 if not known.</param>
     /// <param name="nowUs">The boot clock.</param>
-    public void Follow(Etag durable, long paceUs, long nowUs)
+    public void Follow(Etag durable, long durableAtUs, long paceUs, long nowUs)
     {
         if (_record == Etag.None)
             return;
-        if (Reached(durable, ref _ownUs, nowUs) || nowUs - _sinceUs >= WaitMaxUs)
+        if (Reached(durable, ref _ownUs, Math.Min(durableAtUs, nowUs)) || nowUs - _sinceUs >= WaitMaxUs)
             End(paceUs > 0 ? paceUs : -1, nowUs);
     }
 
     private bool Reached(Etag etag, ref long tookUs, long nowUs)
     {
         if (tookUs < 0 && etag >= _record)
-            tookUs = nowUs - _sinceUs;
+            tookUs = Math.Max(0, nowUs - _sinceUs);
         return tookUs >= 0;
     }
 

@@ -13,15 +13,17 @@ internal sealed class LeaderContact(long heardUs)
 
     private long _heardUs = heardUs;
 
-    /// <summary>How much longer than others a quiescent leader may be silent; 0 if the leader is not quiescent.</summary>
+    /// <summary>How much longer than others the leader may be silent, because it is quiescent or one of many on its node; 0 if it is neither.</summary>
     public long QuiescentUs { get; private set; }
 
     /// <summary>A frame of the promised leader arrived.</summary>
-    public void Heard(Frame frame, long nowUs)
+    public void Heard(Frame frame, ReplicationOptions options, long nowUs)
     {
         _heardUs = nowUs;
-        // Three of its heartbeats, because its stream may drop one. If its node is gone, NodeSilent says so sooner.
-        QuiescentUs = frame.Heartbeat is { } beat ? 3 * (long)Math.Min(beat.RestUs, QuiescentUsMax) : 0;
+        // Three of its heartbeats, because its stream may drop one. If its node is gone, NodeSilent says so sooner. A leader that sends something else is not
+        // quiescent, but may be one of many on its node.
+        QuiescentUs = frame.Heartbeat is { } beat ? 3 * (long)Math.Min(beat.RestUs, QuiescentUsMax)
+            : Math.Min(QuiescentUs, 3 * (options.HeartbeatsEveryMax - 1) * options.HeartbeatIntervalUs);
     }
 
     /// <summary>The leader, or another one, is expected to be heard within the ordinary time again. False if it was anyway.</summary>

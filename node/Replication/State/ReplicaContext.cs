@@ -22,7 +22,7 @@ internal sealed class ReplicaContext
         Options = options;
         Journal = journal;
         Random = new SeededRandom(startup.Seed);
-        Control = new HardStateKeeper(startup.Control, options.ControlIntervalUs);
+        Control = new HardStateKeeper(startup.Shard, startup.Control, options.ControlIntervalUs);
         View = new ShardView(startup.Record, startup.Revision);
         OwnDigest = new OwnDigest(this);
         ShardTimes = new ShardTimes(this);
@@ -63,6 +63,13 @@ internal sealed class ReplicaContext
     public ShardView View { get; private set; }
 
     public long NowUs { get; set; }
+
+    /// <summary>In one of how many intervals a leader that is not quiescent sends heartbeats, at least one and at most what the options allow.</summary>
+    public int HeartbeatsEvery
+    {
+        get;
+        set => field = Math.Clamp(value, 1, Options.HeartbeatsEveryMax);
+    } = 1;
 
     /// <summary>The epoch that this replica obeys. Frames of a lower one are refused.</summary>
     public ulong Promised => Control.Wanted.PromisedEpoch;

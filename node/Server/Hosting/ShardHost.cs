@@ -45,6 +45,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly ILoggerFactory _logs;
     private readonly ILogger _log;
     private readonly ShardThreads _threads;
+    private readonly NodePaces _paces = new();
     private readonly ReplicaOpening _opening;
     private readonly SemaphoreSlim _digestTurn = new(1);
     private readonly CancellationTokenSource _stopping = new();
@@ -432,6 +433,7 @@ internal sealed class ShardHost : IAsyncDisposable
         Telemetry = telemetry,
         Metrics = _metrics,
         Disk = _threads.Disk,
+        Paces = _paces,
         Failed = _diskFailure.Note,
     };
 }

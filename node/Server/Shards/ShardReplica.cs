@@ -42,7 +42,7 @@ internal sealed class ShardReplica : IAsyncDisposable
     {
         _context = context;
         Shard = record.ShardId;
-        _journal = new ReplicaJournalView(store);
+        _journal = new ReplicaJournalView(store, context.MicrosecondsOf);
         _core = new ReplicaCore(
             new ReplicaStartup(
                 record.ShardId, context.Incarnation, store.Durable.Control, store.Pages.Roots.PublishedEtag, record, revision, context.Seed, context.NowUs()),

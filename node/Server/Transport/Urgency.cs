@@ -24,10 +24,13 @@ internal enum Urgency
 /// <summary>Determines the urgency of a frame.</summary>
 internal static class FrameUrgency
 {
+    /// <summary>A leader that is not quiescent, but one of many on its node, rests for less.</summary>
+    private const ulong QuiescentUsMin = 1_000_000;
+
     public static Urgency Of(Frame frame) => frame.PayloadCase switch
     {
         // Followers wait for three of the times after which a quiescent leader sends the next one, which are seconds.
-        Frame.PayloadOneofCase.Heartbeat when !frame.Heartbeat.Awaited => frame.Heartbeat.RestUs > 0 ? Urgency.None : Urgency.Beat,
+        Frame.PayloadOneofCase.Heartbeat when !frame.Heartbeat.Awaited => frame.Heartbeat.RestUs >= QuiescentUsMin ? Urgency.None : Urgency.Beat,
         // No lease ends for want of an answer that grants none.
         Frame.PayloadOneofCase.HeartbeatAck when !frame.HeartbeatAck.Awaited => frame.HeartbeatAck.Granted ? Urgency.Answer : Urgency.None,
         _ => Urgency.Now,

@@ -423,12 +423,19 @@ internal sealed class ClusterNode : IDisposable
         }
 
         Disk.LastProcess = ++Process;
+        var paces = new NodePaces();
+        for (var others = 0; _run.HasManyShards && others < 3 * NodePaces.HeartbeatsOfInterval; others++)
+        {
+            paces.Heartbeats.Count(isOne: true);
+            paces.Controls.Count(isOne: true);
+        }
         var context = new ShardReplicaContext(
             Id, (Process << 32) | (uint)_run.Random.Next(), storage, _clock, new NodeTransport(_run, this), new NodeCoordination(_run, this), _run.Options,
             (ulong)_run.Random.NextInt64(), OnRoute, new AlarmLog(text => _run.OnAlarm(this, text)))
         {
             Metrics = Unmeasured,
             Telemetry = new ShardTelemetry(record.ShardId, Unmeasured),
+            Paces = paces,
         };
         IsUp = true;
         if (_run.Conditions.RoutedCallers)

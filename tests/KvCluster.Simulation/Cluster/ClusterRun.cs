@@ -55,6 +55,7 @@ internal sealed class ClusterRun : ISimulation
             SnapshotRetryUs = 200_000,
             SnapshotRetryMaxUs = 1_000_000,
         };
+        HasManyShards = Features.Has(seed, Feature.ManyShards);
         Bug = bug;
         Random = new Random(seed);
         Transcript = new Transcript(detailed);
@@ -113,6 +114,9 @@ internal sealed class ClusterRun : ISimulation
     public bool LeadsPromptly => _availability.HasPromptLeader;
 
     public ReplicationOptions Options { get; }
+
+    /// <summary>Whether all nodes have many more shards, and lead them.</summary>
+    public bool HasManyShards { get; }
 
     public ClusterConditions Conditions { get; }
 

@@ -31,9 +31,9 @@ public sealed class SlowDiskJudgeTests
     [Fact]
     public void Observe_ASyncThatDoesNotEnd_IsSlowBeforeItEnds()
     {
-        _judge.Observe(_nowUs, rose: false, waits: true);
-        Assert.False(_judge.Observe(_nowUs + 1_000_000, rose: false, waits: true));
-        Assert.True(_judge.Observe(_nowUs + 1_600_000, rose: false, waits: true));
+        _judge.Observe(_nowUs, roseUs: null, waits: true);
+        Assert.False(_judge.Observe(_nowUs + 1_000_000, roseUs: null, waits: true));
+        Assert.True(_judge.Observe(_nowUs + 1_600_000, roseUs: null, waits: true));
         Assert.True(_judge.IsSlow);
     }
 
@@ -42,16 +42,38 @@ public sealed class SlowDiskJudgeTests
     {
         ChangesOver(30, 400_000);
         for (var turn = 0; turn < 100; turn++)
-            Assert.False(_judge.Observe(_nowUs += 100_000, rose: false, waits: false));
+            Assert.False(_judge.Observe(_nowUs += 100_000, roseUs: null, waits: false));
         Assert.True(_judge.IsSlow);
+    }
+
+    [Fact]
+    public void Observe_ABurstOfSlowSyncs_IsHealthy()
+    {
+        Assert.Equal(0, ChangesOver(12, 400_000));
+        for (var turn = 0; turn < 100; turn++)
+            Assert.False(_judge.Observe(_nowUs += 100_000, roseUs: null, waits: false));
+        Assert.Equal(0, ChangesOver(100, 5_000));
+        Assert.Equal(0, ChangesOver(12, 400_000));
+        Assert.False(_judge.IsSlow);
+    }
+
+    [Fact]
+    public void Observe_TurnsThatComeLate_DoNotCountForTheDisk()
+    {
+        for (var turn = 0; turn < 100; turn++)
+        {
+            _judge.Observe(_nowUs, roseUs: null, waits: true);
+            _nowUs += 900_000;
+            Assert.False(_judge.Observe(_nowUs, roseUs: _nowUs - 895_000, waits: false));
+        }
     }
 
     private int ChangesOver(int syncs, long syncUs) => Enumerable.Range(0, syncs).Count(_ => SyncOf(syncUs));
 
     private bool SyncOf(long syncUs)
     {
-        var began = _judge.Observe(_nowUs, rose: false, waits: true);
+        var began = _judge.Observe(_nowUs, roseUs: null, waits: true);
         _nowUs += syncUs;
-        return _judge.Observe(_nowUs, rose: true, waits: false) || began;
+        return _judge.Observe(_nowUs, roseUs: _nowUs, waits: false) || began;
     }
 }

@@ -12,7 +12,7 @@ public sealed class AssertionTests
     [Fact]
     public void HardState_LosesWhatWasPromised_Fails()
     {
-        var keeper = new HardStateKeeper(Promised, 1_000_000);
+        var keeper = new HardStateKeeper(new ShardId(1), Promised, 1_000_000);
         Assert.Throws<InvariantException>(() => keeper.Require(Promised with { PromisedEpoch = 2 }));
         Assert.Throws<InvariantException>(() => keeper.Require(Promised with { PromisedLeader = new(3) }));
         Assert.Throws<InvariantException>(() => keeper.Note(Promised with { Committed = new Etag(3, 3) }));

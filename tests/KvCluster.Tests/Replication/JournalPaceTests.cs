@@ -41,9 +41,9 @@ public sealed class JournalPaceTests
         {
             _pace.Appended(Next(), _nowUs);
             _nowUs += 50_000;
-            _pace.Lead(Now, Etag.None, Now, _nowUs);
+            _pace.Lead(Now, long.MaxValue, Etag.None, Now, _nowUs);
             _nowUs += 1_000_000;
-            _pace.Lead(Now, Etag.None, Now, _nowUs);
+            _pace.Lead(Now, long.MaxValue, Etag.None, Now, _nowUs);
         }
 
         Assert.False(_pace.IsSlow);
@@ -60,7 +60,7 @@ public sealed class JournalPaceTests
             var before = Now;
             _pace.Appended(Next(), _nowUs);
             for (var step = 0; step < 11; step++)
-                _pace.Lead(before, Now, Now, _nowUs += 100_000);
+                _pace.Lead(before, long.MaxValue, Now, Now, _nowUs += 100_000);
         }
 
         Assert.True(_pace.IsSlow);
@@ -124,9 +124,9 @@ public sealed class JournalPaceTests
             _pace.Appended(Next(), since);
             var (first, second) = (Math.Min(ownUs, othersUs), Math.Max(ownUs, othersUs));
             _nowUs = since + first;
-            _pace.Lead(ownUs <= othersUs ? Now : before, othersUs <= ownUs ? Now : before, Now, _nowUs);
+            _pace.Lead(ownUs <= othersUs ? Now : before, long.MaxValue, othersUs <= ownUs ? Now : before, Now, _nowUs);
             _nowUs = since + second;
-            _pace.Lead(Now, Now, Now, _nowUs);
+            _pace.Lead(Now, long.MaxValue, Now, Now, _nowUs);
         }
     }
 
@@ -136,7 +136,7 @@ public sealed class JournalPaceTests
         {
             _pace.Appended(Next(), _nowUs);
             _nowUs += ownUs;
-            _pace.Follow(Now, paceUs, _nowUs);
+            _pace.Follow(Now, long.MaxValue, paceUs, _nowUs);
         }
     }
 }

@@ -412,6 +412,53 @@ public sealed class ReplicaCoreTranscriptTests
         replica.From(3, 1, frame => frame.ReadIndex = new ReadIndex { Number = 5 }).Shows("to 3: epoch 1 read index 5 is 1.1");
     }
 
+    /// <summary>However many leaders the node has, two rounds are sent within the lease of half a second.</summary>
+    [Fact]
+    public void Leader_OfANodeThatHasMany_SendsHeartbeatsInEverySecondInterval()
+    {
+        const int Steps = 20;
+        var replica = Leading();
+        replica.Core.HeartbeatsEvery = 1_000;
+        var (rounds, sentAt) = (1ul, new List<int>());
+        for (var step = 1; step <= Steps; step++)
+        {
+            if (!replica.Tick(50_000).Shown().Contains("heartbeat", StringComparison.Ordinal))
+                continue;
+            rounds++;
+            sentAt.Add(step);
+            replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = rounds, Granted = true }).Shown();
+            Assert.InRange(replica.Core.LeaseEndUs, 1_000_000 + (step * 50_000) + 500_000, long.MaxValue);
+        }
+        // The first was due before the node had as many.
+        Assert.Equal([2, 4, 8, 12, 16, 20], sentAt);
+    }
+
+    /// <summary>A follower waits longer for a leader that says that it sends heartbeats rarely, also if something else arrives from it between them.</summary>
+    [Theory]
+    [InlineData(100_000, false)]
+    [InlineData(100_000, true)]
+    // Nobody who sends anything else is quiescent for a minute.
+    [InlineData(60_000_000, true)]
+    public void Follower_OfALeaderThatSendsHeartbeatsRarely_WaitsForThreeMore(int restUs, bool appends)
+    {
+        Assert.Equal(CampaignsAfterMs(0, appends) + 300, CampaignsAfterMs(restUs, appends));
+
+        static int CampaignsAfterMs(int restUs, bool appends)
+        {
+            var replica = Following();
+            replica.From(2, 2, frame => frame.Heartbeat = new Heartbeat { Round = 1, RestUs = (ulong)restUs });
+            if (appends)
+                replica.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3)));
+            replica.Shown();
+            for (var passedMs = 5; passedMs < 5_000; passedMs += 5)
+            {
+                if (replica.Tick(5_000).Shown().Contains("read the record", StringComparison.Ordinal))
+                    return passedMs;
+            }
+            throw new InvalidOperationException("The follower never campaigned.");
+        }
+    }
+
     [Fact]
     public void FollowerReads_ShareTheNextQuestionAndAreRefusedWhenTheLeaderChanges()
     {

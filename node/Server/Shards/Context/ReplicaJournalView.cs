@@ -10,7 +10,9 @@ namespace KvCluster.Node.Shards.Context;
 /// The protocol's view of the replica's store. Runs on the shard's writer executor. <see cref="Store"/> changes only when a
 /// snapshot is switched in.
 /// </summary>
-internal sealed class ReplicaJournalView(ReplicaStore store) : IJournalView
+/// <param name="store">The store in use at first.</param>
+/// <param name="microsecondsOf">Converts a timestamp of the boot clock.</param>
+internal sealed class ReplicaJournalView(ReplicaStore store, Func<long, long> microsecondsOf) : IJournalView
 {
     private volatile ReplicaStore _store = store;
 
@@ -24,6 +26,8 @@ internal sealed class ReplicaJournalView(ReplicaStore store) : IJournalView
     public RecordRef Last => Store.Log.Last;
 
     public RecordRef Durable => Store.Durable.Last;
+
+    public long DurableAtUs => microsecondsOf(Store.Durable.LastAt);
 
     public long ShardTimeUs => Store.Writes.ShardTime;
 

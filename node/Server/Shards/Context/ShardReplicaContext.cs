@@ -41,9 +41,15 @@ internal sealed record ShardReplicaContext(
     /// <summary>The shared judgement of the node's disk. By default this replica is alone on it.</summary>
     public NodeDisk Disk { get; init; } = new(Clock);
 
+    /// <summary>What the node's replicas must not do too often together. By default this replica is alone.</summary>
+    public NodePaces Paces { get; init; } = new();
+
     /// <summary>Called on the writer executor when this replica has stopped by itself, with the reason. Must not block.</summary>
     public Action<Exception> Failed { get; init; } = static _ => { };
 
     /// <summary>The boot clock in microseconds. Any thread.</summary>
-    public long NowUs() => Clock.GetTimestamp() / _clockTicksPerMicrosecond;
+    public long NowUs() => MicrosecondsOf(Clock.GetTimestamp());
+
+    /// <summary>A timestamp of the boot clock in microseconds. Any thread.</summary>
+    public long MicrosecondsOf(long timestamp) => timestamp / _clockTicksPerMicrosecond;
 }

@@ -15,6 +15,9 @@ internal sealed class NodeDisk(TimeProvider clock)
     /// </summary>
     private static readonly TimeSpan Pace = TimeSpan.FromMilliseconds(20);
 
+    /// <summary>Less than one in so many are few.</summary>
+    private const int FewIn = 8;
+
     private readonly Lock _gate = new();
     private readonly List<Share> _shares = [];
     private readonly Queue<Share> _untold = new();
@@ -49,8 +52,9 @@ internal sealed class NodeDisk(TimeProvider clock)
                 young++;
                 slow += share.JudgedSlow ? 1 : 0;
             }
-            // Slow once half of them say so, and until none does, so that replicas that judge one after the other do not change the result each time.
-            var isSlow = _isSlow ? slow > 0 : young > 0 && 2 * slow >= young;
+            // Slow once half of them say so, and until few do, so that replicas that judge one after the other do not change the result each time. Of a
+            // thousand there is always one whose last judgement was made in an unlucky moment.
+            var isSlow = _isSlow ? slow > 0 && FewIn * slow >= young : young > 0 && 2 * slow >= young;
             if (isSlow != _isSlow)
                 TurnLocked(isSlow);
             // A replica that judged the same itself is informed at once.

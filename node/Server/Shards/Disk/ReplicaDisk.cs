@@ -50,11 +50,11 @@ internal sealed partial class ReplicaDisk(NodeDisk disk, Func<long> nowUs, ILogg
     /// <summary>Observes the journal after a turn.</summary>
     /// <param name="store">The store in use.</param>
     /// <param name="others">The journal's speed in comparison with the other replicas'.</param>
-    /// <param name="durableRose">Whether more became durable since the last turn.</param>
-    public void Observe(ReplicaStore store, JournalPace others, bool durableRose)
+    /// <param name="durableUs">When more became durable, if it did since the last turn.</param>
+    public void Observe(ReplicaStore store, JournalPace others, long? durableUs)
     {
         // Records that wait for space on a full disk tell nothing of its speed.
-        _judge.Observe(nowUs(), durableRose, waits: store.Durable.Last.Etag < store.Log.Last.Etag && !store.Space.IsDiskFull);
+        _judge.Observe(nowUs(), durableUs, waits: store.Durable.Last.Etag < store.Log.Last.Etag && !store.Space.IsDiskFull);
         if (others.JudgedUs == _judgedUs)
             return;
         _judgedUs = others.JudgedUs;

@@ -18,20 +18,31 @@ internal sealed class SlowDiskJudge
     /// <summary>Each wait contributes one part in this many to the moving average, so that a single slow sync does not make a disk slow.</summary>
     private const int Weight = 8;
 
+    /// <summary>
+    /// So long must records have waited while the average was above its bound. Longer than a burst, as when a thousand shards that began to be written together
+    /// need their next segments together: to move their leaderships then would only add to it.
+    /// </summary>
+    private const long SlowAfterUs = 3_000_000;
+
     private long _averageUs;
     private long _waitsSinceUs = -1;
+    private long _waitedAboveUs;
 
     /// <summary>Whether the disk is judged slow.</summary>
     public bool IsSlow { get; private set; }
 
     /// <summary>Observes the journal after a turn.</summary>
     /// <param name="nowUs">The boot clock.</param>
-    /// <param name="rose">Whether more became durable since the last call.</param>
+    /// <param name="roseUs">
+    /// When more became durable, if it did since the last call. That is the time of the write and not of this turn, which on busy processors comes long
+    /// after it and tells nothing of the disk.
+    /// </param>
     /// <param name="waits">Whether records wait to become durable.</param>
     /// <returns>Whether the judgement changed.</returns>
-    public bool Observe(long nowUs, bool rose, bool waits)
+    public bool Observe(long nowUs, long? roseUs, bool waits)
     {
-        var waitedUs = _waitsSinceUs < 0 ? 0 : nowUs - _waitsSinceUs;
+        var rose = roseUs is not null;
+        var waitedUs = _waitsSinceUs < 0 ? 0 : Math.Max(0, (roseUs ?? nowUs) - _waitsSinceUs);
         if (rose && _waitsSinceUs >= 0)
             _averageUs += (waitedUs - _averageUs) / Weight;
         if (rose || !waits || _waitsSinceUs < 0)
@@ -40,7 +51,11 @@ internal sealed class SlowDiskJudge
         var stuck = !rose && waits && waitedUs > StuckUs;
         if (stuck)
             _averageUs = Math.Max(_averageUs, SlowUs + 1);
-        IsSlow = IsSlow ? _averageUs > HealthyUs : _averageUs > SlowUs;
+        if (_averageUs <= SlowUs)
+            _waitedAboveUs = 0;
+        else if (rose)
+            _waitedAboveUs += waitedUs;
+        IsSlow = IsSlow ? _averageUs > HealthyUs : stuck || _waitedAboveUs >= SlowAfterUs;
         return IsSlow != was;
     }
 }

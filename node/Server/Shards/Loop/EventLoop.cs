@@ -43,11 +43,14 @@ internal sealed class EventLoop(
     private const int EventsPerTurn = 256;
 
     private Action<Event>? _step;
+    private bool _sendsHeartbeats;
+    private bool _hasToWriteControl;
 
     /// <summary>Takes one turn.</summary>
     public void TakeTurn()
     {
         mailbox.BeginTurn();
+        (core.HeartbeatsEvery, core.ControlsEvery) = (context.Paces.Heartbeats.Every, context.Paces.Controls.Every);
         try
         {
             if (life.IsStopping)
@@ -61,6 +64,17 @@ internal sealed class EventLoop(
         {
             life.Fail(failure);
         }
+        var works = life.Phase == ReplicaPhase.Running;
+        Count(context.Paces.Heartbeats, ref _sendsHeartbeats, works && core.Leads && !core.IsQuiescent);
+        Count(context.Paces.Controls, ref _hasToWriteControl, works && core.HasToWriteControl);
+    }
+
+    private static void Count(SharedPace pace, ref bool wasOne, bool isOne)
+    {
+        if (isOne == wasOne)
+            return;
+        wasOne = isOne;
+        pace.Count(isOne);
     }
 
     private void Turn()
@@ -74,7 +88,7 @@ internal sealed class EventLoop(
             Step(happened);
         reads.Ask(_step ??= Step);
         AppendBatches();
-        disk.Observe(journal.Store, core.Pace, durableRose);
+        disk.Observe(journal.Store, core.Pace, durableRose ? journal.DurableAtUs : null);
         TellDisk();
         // After the events, so that what arrived meanwhile is in the journal before a long backlog is applied.
         var appliesMore = journal.Store.Follower.ApplyMore();
