@@ -269,7 +269,8 @@ public sealed class HybridCacheTests
 
     private static Task<ProgramHost> PagesAsync(NodeCluster nodes) => ProgramHost.StartAsync(
         [nodes.AddressOf(1), nodes.AddressOf(2), nodes.AddressOf(3)],
-        static builder => builder.Services.AddKvClusterHybridCache(),
+        // What is in memory stays for so long when the cluster is gone.
+        static builder => builder.Services.AddKvClusterHybridCache(static options => options.Expiration = TimeSpan.FromMinutes(1)),
         static pages =>
         {
             pages.MapGet("/number", NumberAsync);
