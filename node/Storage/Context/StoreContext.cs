@@ -8,7 +8,8 @@ namespace KvCluster.Storage.Context;
 /// <summary>The environment of a shard's engine.</summary>
 /// <param name="Files">The disk.</param>
 /// <param name="Writer">Runs all shard logic: batches, applying, publishing, events.</param>
-/// <param name="JournalLanes">Execute the writes of the journal and the control file. As many may be in flight as there are lanes.</param>
+/// <param name="JournalLanes">Execute the writes of the journal and, without <see cref="JournalAside"/>, of the control file. Each has at most one in flight.
+/// </param>
 /// <param name="Checkpoints">Executes the writes of checkpoints.</param>
 /// <param name="Time">Clock for deadlines and the checkpoint interval.</param>
 /// <param name="Log">Gets one line per decision.</param>

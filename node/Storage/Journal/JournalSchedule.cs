@@ -12,7 +12,8 @@ namespace KvCluster.Storage.Journal;
 /// Records that wait together are written with one write. Each lane may have one write in flight, so the device can start the next one while one completes;
 /// without direct I/O only one lane may. There are as many lanes as <c>StoreOptions.JournalWrites</c>. Everything except records and fills is
 /// exclusive. While writes of many shards meet on the executors of the lanes, in a shared journal, one lane more does all except short records, on an executor
-/// of its own: each of those steps takes some milliseconds, and the records of all these shards would wait for it.
+/// of its own: each of those steps takes some milliseconds, and the records of all these shards would wait for it. A long record that finds it at work is for
+/// the last of the lanes.
 /// </remarks>
 internal sealed class JournalSchedule
 {
@@ -237,7 +238,9 @@ internal sealed class JournalSchedule
         if (!IsShortRecordNextLocked() && !_aside!.IsBusy)
             return _aside;
         // A long record may find the lane aside at work. Everything else waits for that.
-        return !isRecord || Array.Exists(_lanes, static lane => lane.State == LaneState.Posted) ? null : Array.Find(_lanes, static lane => !lane.IsBusy);
+        return !isRecord || Array.Exists(_lanes, static lane => lane.State == LaneState.Posted) ? null
+            : IsShortRecordNextLocked() ? Array.Find(_lanes, static lane => !lane.IsBusy)
+            : Array.FindLast(_lanes, static lane => !lane.IsBusy);
     }
 
     /// <summary>Whether a record is next that fits into the current segment and into a block of a shared journal.</summary>

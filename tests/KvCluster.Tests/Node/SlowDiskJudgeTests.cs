@@ -37,6 +37,17 @@ public sealed class SlowDiskJudgeTests
         Assert.True(_judge.IsSlow);
     }
 
+    /// <summary>The average swings around the bound.</summary>
+    [Fact]
+    public void Observe_EverySecondSyncSlow_IsSlow()
+    {
+        var changes = 0;
+        for (var pair = 0; pair < 50; pair++)
+            changes += ChangesOver(1, 500_000) + ChangesOver(1, 10_000);
+        Assert.Equal(1, changes);
+        Assert.True(_judge.IsSlow);
+    }
+
     [Fact]
     public void Observe_WithoutWrites_KeepsTheJudgement()
     {

@@ -19,8 +19,8 @@ internal sealed class SlowDiskJudge
     private const int Weight = 8;
 
     /// <summary>
-    /// So long must records have waited while the average was above its bound. Longer than a burst, as when a thousand shards that began to be written together
-    /// need their next segments together: to move their leaderships then would only add to it.
+    /// So long must records have waited while the average was above its bound, without becoming healthy between. Longer than a burst, as when a thousand shards
+    /// that began to be written together need their next segments together: to move their leaderships then would only add to it.
     /// </summary>
     private const long SlowAfterUs = 3_000_000;
 
@@ -51,9 +51,10 @@ internal sealed class SlowDiskJudge
         var stuck = !rose && waits && waitedUs > StuckUs;
         if (stuck)
             _averageUs = Math.Max(_averageUs, SlowUs + 1);
-        if (_averageUs <= SlowUs)
+        // An average that swings around the bound adds up, too.
+        if (_averageUs <= HealthyUs)
             _waitedAboveUs = 0;
-        else if (rose)
+        else if (rose && _averageUs > SlowUs)
             _waitedAboveUs += waitedUs;
         IsSlow = IsSlow ? _averageUs > HealthyUs : stuck || _waitedAboveUs >= SlowAfterUs;
         return IsSlow != was;
