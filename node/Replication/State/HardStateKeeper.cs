@@ -38,6 +38,9 @@ internal sealed class HardStateKeeper
     /// <summary>What the file is known to hold. What depends on a promise asks here (R2).</summary>
     public HardState Synced { get; private set; }
 
+    /// <summary>The file does not hold yet what it should.</summary>
+    public bool IsBehind => Wanted != Synced;
+
     /// <summary>While a snapshot is switched in, the file is written with it and not otherwise.</summary>
     public bool Frozen { get; private set; }
 
@@ -50,7 +53,7 @@ internal sealed class HardStateKeeper
     public bool AcknowledgedAtMost(Etag etag) => Synced.Acknowledged <= etag && (_underWay is null || _underWay.Acknowledged <= etag);
 
     /// <summary>When a lazy write is due; <see cref="long.MaxValue"/> if there is nothing to write.</summary>
-    public long DueUs => _underWay is not null || Frozen || Wanted == Synced ? long.MaxValue : _lazyAtUs;
+    public long DueUs => _underWay is not null || Frozen || !IsBehind ? long.MaxValue : _lazyAtUs;
 
     /// <summary>Sets a state that others wait for; it is written at once.</summary>
     public void Require(HardState wanted)
@@ -93,9 +96,6 @@ internal sealed class HardStateKeeper
         return Wanted;
     }
 
-    /// <summary>The file does not hold yet what it should.</summary>
-    public bool IsBehind => Wanted != Synced;
-
     /// <summary>A write for which nobody waits takes place in one of so many intervals.</summary>
     public int Every
     {
@@ -113,13 +113,13 @@ internal sealed class HardStateKeeper
             + $"{Synced.PromisedEpoch}.");
         Synced = frozen;
         Frozen = false;
-        _urgent = Wanted != Synced;
+        _urgent = IsBehind;
     }
 
     /// <summary>Starts a write if one is needed and none is in progress.</summary>
     public void Pump(List<Effect> effects, long nowUs)
     {
-        if (_underWay is not null || Frozen || Wanted == Synced)
+        if (_underWay is not null || Frozen || !IsBehind)
             return;
         // One of many waits for its time also if its last write was long ago, because all of them may begin to work at once.
         if (Every > 1 && !_isTimeSet)

@@ -234,13 +234,16 @@ internal sealed class JournalSchedule
     private JournalLane? FindSharedLaneLocked()
     {
         Invariant.CheckHeld(_lock);
-        var isRecord = _jobs.Peek() is { Kind: JournalJobKind.Record } next && _end.HasRoomFor(next.Entry!);
-        if (!IsShortRecordNextLocked() && !_aside!.IsBusy)
+        var isShort = IsShortRecordNextLocked();
+        if (!isShort && !_aside!.IsBusy)
             return _aside;
+        if (Array.Exists(_lanes, static lane => lane.State == LaneState.Posted))
+            return null;
+        if (isShort)
+            return Array.Find(_lanes, static lane => !lane.IsBusy);
         // A long record may find the lane aside at work. Everything else waits for that.
-        return !isRecord || Array.Exists(_lanes, static lane => lane.State == LaneState.Posted) ? null
-            : IsShortRecordNextLocked() ? Array.Find(_lanes, static lane => !lane.IsBusy)
-            : Array.FindLast(_lanes, static lane => !lane.IsBusy);
+        var isLong = _jobs.Peek() is { Kind: JournalJobKind.Record } next && _end.HasRoomFor(next.Entry!);
+        return isLong ? Array.FindLast(_lanes, static lane => !lane.IsBusy) : null;
     }
 
     /// <summary>Whether a record is next that fits into the current segment and into a block of a shared journal.</summary>

@@ -6,10 +6,10 @@ namespace KvCluster.Node.Shards.Context;
 /// </summary>
 internal sealed class NodePaces
 {
-    /// <summary>So many leaders send heartbeats in the same interval.</summary>
+    /// <summary>So many leaders send heartbeats in the same interval, unless one would have to wait for more than the protocol allows.</summary>
     public const int HeartbeatsOfInterval = 100;
 
-    /// <summary>So many replicas write to their control files how far they are, in each interval.</summary>
+    /// <summary>So many replicas write to their control files how far they are in each interval, with the same exception.</summary>
     public const int ControlsOfInterval = 100;
 
     /// <summary>The leaders that are not quiescent.</summary>

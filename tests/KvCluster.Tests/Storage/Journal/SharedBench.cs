@@ -181,25 +181,10 @@ internal sealed class SharedBench : IDisposable
     }
 
     /// <summary>Runs everything except the lanes, and so leaves what the stores have to write with them.</summary>
-    public void RunToJournals()
-    {
-        _runsNothingBeside = true;
-        while (_writer.RunOne() || _aside.RunOne() || _checkpoints.RunOne() || _completions.RunOne())
-        {
-        }
-        _runsNothingBeside = false;
-    }
+    public void RunToJournals() => RunAlone(_writer, _aside, _checkpoints, _completions);
 
     /// <summary>Runs everything except what the lanes leave to the lane aside.</summary>
-    public void RunButAside()
-    {
-        StepExecutor[] others = [_writer, .. _lanes, _checkpoints, _syncs, _completions];
-        _runsNothingBeside = true;
-        while (Array.Exists(others, static executor => executor.RunOne()))
-        {
-        }
-        _runsNothingBeside = false;
-    }
+    public void RunButAside() => RunAlone([_writer, .. _lanes, _checkpoints, _syncs, _completions]);
 
     /// <summary>Runs everything except what the shared journal does in the background.</summary>
     public void RunButSyncs()
@@ -260,6 +245,16 @@ internal sealed class SharedBench : IDisposable
     }
 
     private StepExecutor[] Journals => [.. _lanes, _aside];
+
+    // Until they have nothing left. Nothing else runs while one of them writes.
+    private void RunAlone(params StepExecutor[] executors)
+    {
+        _runsNothingBeside = true;
+        while (Array.Exists(executors, static executor => executor.RunOne()))
+        {
+        }
+        _runsNothingBeside = false;
+    }
 
     /// <summary>While a journal writes, everything else may run: the other lanes, and syncs in the background.</summary>
     private void RunBeside(string path)
